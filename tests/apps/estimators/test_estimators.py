@@ -309,6 +309,9 @@ def test_values_are_added_and_explained(classifier: AttributeClassifier) -> None
     assert (explained["rows"], explained["data"]) == (60, "X")
     with pytest.raises(NotFittedError):
         clone(baseline).explain(FRAME, FRAME["stars"])
+    prices = AttributeRegressor(**LINEAR).fit(FRAME, FRAME["look"])
+    with pytest.raises(ValueError, match="could not convert string to float: 'bad'"):
+        prices.explain(FRAME, FRAME["stars"])
 
 
 @slow
@@ -405,6 +408,8 @@ def test_ordered_classes_and_numbers() -> None:
         (lambda: linear(validation_fraction=2), "between 0 and 1"),
         (lambda: linear(settings=5), "settings"),
         (lambda: linear(text=5), "text"),
+        (lambda: linear(text=None), "text is None: give the name of a column"),
+        (lambda: linear(text=[]), r"text is \[\]: give the name of a column"),
         (
             lambda: BaggingClassifier(AttributeClassifier(**LINEAR), 2).fit(FRAME[["text", "user"]], FRAME["stars"]),
             r"an array has no names: its columns are x0, x1, and the estimator reads text, user; .* text='x0'",

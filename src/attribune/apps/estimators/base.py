@@ -256,8 +256,10 @@ class AttributeEstimator(BaseEstimator, ABC):
     @property
     def _names(self) -> RowNames:
         """The columns that rows must have."""
-        texts = tuple(name for what in ("text", "text_pair") for name in self._columns(what))
-        kinds = self._kinds
+        texts, kinds = self._columns("text"), self._kinds
+        if not texts:
+            raise ConfigError(f"text is {self.text!r}: give the name of a column, or a list of names")
+        texts += self._columns("text_pair")
         needed = (*texts, *(kind.name for kind in kinds))
         return RowNames(texts=texts, needed=needed, nested=nested_columns(kinds))
 

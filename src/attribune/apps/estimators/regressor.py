@@ -45,4 +45,4 @@ class AttributeRegressor(RegressorMixin, AttributeEstimator):
         numbers = column_or_1d(y)
         if numbers.dtype.kind in "mM":
             raise DataError(f"y has values of the type {numbers.dtype}: give numbers, such as those of days")
-        return pa.array(numbers, type=pa.float64())
+        return pa.array(numbers.astype(np.float64))
