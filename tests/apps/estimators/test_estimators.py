@@ -40,6 +40,7 @@ from attribune import (
     PredictorGroup,
     train,
 )
+from attribune.models.baselines import Linear
 from attribune.runs.loading import load_predictor
 
 slow = pytest.mark.slow
@@ -353,7 +354,8 @@ def test_a_training_continues(classifier: AttributeClassifier) -> None:
     of_array.partial_fit(newer[["text", "user"]].to_numpy(), newer["stars"], classes=["bad", "good"])
     with pytest.raises(ValueError, match="X has 3 features"):
         of_array.partial_fit(newer[["text", "user", "tags"]].to_numpy(), newer["stars"])
-    assert not hasattr(AttributeClassifier(**LINEAR), "partial_fit")
+    for baseline in ("linear", {"name": "linear"}, Linear()):
+        assert not hasattr(AttributeClassifier(**{**LINEAR, "method": baseline}), "partial_fit")
     warm = AttributeClassifier(**{**SMALL, "warm_start": True}).fit(FRAME[:40], FRAME["stars"][:40])
     earlier = warm.predictor_.schema["user"].values
     warm.fit(newer, newer["stars"])
