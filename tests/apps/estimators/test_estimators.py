@@ -409,6 +409,11 @@ def test_ordered_classes_and_numbers() -> None:
         (lambda: linear(attributes=5), "the attributes are 5"),
         (lambda: linear(validation_fraction=2), "between 0 and 1"),
         (lambda: linear(settings=5), "settings"),
+        (
+            lambda: linear(settings={"data.test": "test.csv"}),
+            "settings has data.test, which the rows or a parameter decide",
+        ),
+        (lambda: linear(settings={"data": {"text": "tags"}}), "settings has data.text, which the rows"),
         (lambda: linear(text=5), "text"),
         (lambda: linear(text=None), "text is None: give the name of a column"),
         (lambda: linear(text=[]), r"text is \[\]: give the name of a column"),

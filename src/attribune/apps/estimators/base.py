@@ -56,6 +56,7 @@ from attribune.values.learning import EnrolSettings
 __all__ = ["AttributeEstimator", "can_continue"]
 
 E = TypeVar("E", bound="AttributeEstimator")
+_DECIDED = {f"data.{name}" for name in ("train", "validation", "test", "text", "text_pair", "label", "attributes")}
 
 
 class AttributeEstimator(BaseEstimator, ABC):
@@ -71,7 +72,8 @@ class AttributeEstimator(BaseEstimator, ABC):
         attributes: columns with one value per row by their names, or `Categorical`, `MultiLabel`, `Hierarchy`,
             `Numeric`, `Number`, `Date`; None stands for no attributes.
         method: its name, or one with options such as ``Injector(bottleneck=8)``; None stands for ``injector``.
-        settings: any other setting of a recipe by its path, such as ``{"training.weight_decay": 0.1}``.
+        settings: other settings of a recipe by their paths, such as ``{"training.weight_decay": 0.1}``, which
+            override parameters.
         validation_fraction: share of the rows used to choose the best epoch; training stops early by them.
         warm_start: whether `fit` continues the last training and adds new values.
         random_state: seed of initialisation, batches and validation rows; None draws one.
@@ -240,7 +242,12 @@ class AttributeEstimator(BaseEstimator, ABC):
             settings["transfer"] = {"run": str(earlier), "frozen": False, "full_model": True}
         if not isinstance(self.settings, Mapping | None):
             raise ConfigError(f"settings is {self.settings!r:.80}: give a mapping, such as {{'training.warmup': 0.2}}")
-        return settings | dict(self.settings or {})
+        given = dict(self.settings or {})
+        for name, value in given.items():
+            paths = [f"{name}.{key}" for key in value] if isinstance(value, Mapping) else [name]
+            for path in _DECIDED.intersection(paths):
+                raise ConfigError(f"settings has {path}, which the rows or a parameter decide: leave it out")
+        return settings | given
 
     def _train_arguments(self, epochs: float | None) -> dict[str, Any]:
         """Return the arguments of `train` that have the names of parameters."""
