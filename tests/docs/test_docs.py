@@ -279,6 +279,7 @@ def test_the_tables_of_recipes_are_up_to_date(tables_of_pages: dict[str, Any]) -
         "serving.md",
         "judges.md",
         "report.md",
+        "scikit_learn.md",
     ],
 )
 def test_tables_made_from_the_code_are_up_to_date(page: str, tables_of_pages: dict[str, Any]) -> None:

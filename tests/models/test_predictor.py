@@ -258,9 +258,11 @@ def test_it_is_copied_and_pickled(
     assert (twin.batch_size, twin.precision, twin.text_input) == (7, "float32", predictor.text_input)
 
 
-def test_a_path_is_no_model() -> None:
+def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"load it with Predictor.from_pretrained"):
         Predictor("runs/stars")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"of the type Linear, which reads no rows: give an AttributeModel"):
+        Predictor(torch.nn.Linear(2, 2))  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

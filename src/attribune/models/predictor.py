@@ -133,6 +133,11 @@ class Predictor(Locked):
     ) -> None:
         if isinstance(model, str | Path):
             raise ConfigError(f"the model is the path {str(model)!r}: load it with Predictor.from_pretrained")
+        if not hasattr(model, "row_encoder"):
+            raise ConfigError(
+                f"the model is of the type {type(model).__name__}, which reads no rows: give an AttributeModel, or "
+                "load a saved one with Predictor.from_pretrained"
+            )
         check_batch_size(batch_size)
         precision = precision or model.precision or "float32"
         check_precision(precision)

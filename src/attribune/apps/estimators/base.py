@@ -35,11 +35,12 @@ from attribune.core.config import short_repr
 from attribune.core.device import training_alone
 from attribune.core.flags import ARGUMENTS
 from attribune.core.progress import Reporter
+from attribune.core.wording import counted
 from attribune.data.clusters import ROWS
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
 from attribune.models.auto import load_saved, revised_model
-from attribune.models.baselines import BASELINES
+from attribune.models.baselines import BASELINES, BaselineConfig
 from attribune.models.predictor import Predictor
 from attribune.models.row_inputs import Predictions, RowInput, RowNames
 from attribune.runs.labelled import LabelledRows
@@ -55,6 +56,7 @@ from attribune.values.learning import EnrolSettings
 __all__ = ["AttributeEstimator", "can_continue"]
 
 E = TypeVar("E", bound="AttributeEstimator")
+_DECIDED = {f"data.{name}" for name in ("train", "validation", "test", "text", "text_pair", "label", "attributes")}
 
 
 class AttributeEstimator(BaseEstimator, ABC):
@@ -68,19 +70,20 @@ class AttributeEstimator(BaseEstimator, ABC):
         text: text column, or several to join.
         text_pair: column of a second text, which is read with the first.
         attributes: columns with one value per row by their names, or `Categorical`, `MultiLabel`, `Hierarchy`,
-            `Numeric`, `Number`, `Date`.
-        method: its name, or one with options such as ``Injector(bottleneck=8)``.
-        settings: any other setting of a recipe by its path, such as ``{"training.weight_decay": 0.1}``.
+            `Numeric`, `Number`, `Date`; None stands for no attributes.
+        method: its name, or one with options such as ``Injector(bottleneck=8)``; None stands for ``injector``.
+        settings: other settings of a recipe by their paths, such as ``{"training.weight_decay": 0.1}``, which
+            override parameters.
         validation_fraction: share of the rows used to choose the best epoch; training stops early by them.
         warm_start: whether `fit` continues the last training and adds new values.
-        random_state: seed of initialisation, batches and validation rows.
-        verbose: whether to show a bar, in a terminal or notebook.
+        random_state: seed of initialisation, batches and validation rows; None draws one.
+        verbose: whether to show what is read, and a bar in a terminal or notebook.
 
     Attributes:
         predictor_: the `Predictor` of the trained model.
         results_: the results of the training, as `attribune.train` returns them; printed as tables.
-        feature_names_in_: the columns of a DataFrame.
-        n_features_in_: their number, or that of an array's columns.
+        feature_names_in_: the columns of `fit`; an array has no names.
+        n_features_in_: their number.
     """
 
     _kind: ClassVar[str]
@@ -89,7 +92,7 @@ class AttributeEstimator(BaseEstimator, ABC):
         self,
         text: str | Sequence[str] = "text",
         *,
-        attributes: Sequence[str | Kind] = (),
+        attributes: Sequence[str | Kind] | None = (),
         text_pair: str | Sequence[str] | None = None,
         values: Mapping[str, Any] | None = None,
         written: str | Sequence[str] | None = None,
@@ -138,7 +141,13 @@ class AttributeEstimator(BaseEstimator, ABC):
         for name in ("warm_start", "verbose"):
             if not isinstance(given := getattr(self, name), bool | int):
                 raise ConfigError(f"{name} is {short_repr(given)}: give True or False")
-        return self._fit(X, y, sample_weight, continues=self.warm_start and self.__sklearn_is_fitted__())
+        continues = self.warm_start and self.__sklearn_is_fitted__()
+        if continues and not can_continue(self):
+            raise ConfigError(
+                f"warm_start is True, and the baseline {short_repr(self.method)} learns all rows at once: set it to "
+                "False"
+            )
+        return self._fit(X, y, sample_weight, continues=continues)
 
     @abstractmethod
     def _fit(self, X: Any, y: Any, weight: Any, *, continues: bool, epochs: float | None = None) -> Self:
@@ -157,8 +166,8 @@ class AttributeEstimator(BaseEstimator, ABC):
         """Train in a folder that is removed afterwards, and keep the predictor."""
         table = self._read(X, is_fit=True, continues=continues)
         check_consistent_length(table, labels)
-        if not len(table):
-            raise DataError("X has no rows: give texts with their labels")
+        if len(table) < 2:
+            raise DataError(f"X has {counted(len(table), 'row')}: give at least 2, of which one is for validation")
         columns = {"label": labels}
         if weight is not None:
             weights = np.asarray(column_or_1d(weight), dtype=np.float64)
@@ -198,10 +207,8 @@ class AttributeEstimator(BaseEstimator, ABC):
             DataError: naming the column that is missing, or column and row of a value that cannot be used.
             ValueError: of scikit-learn, for an array that is no matrix.
         """
-        names = self._names
-        if isinstance(X, pd.DataFrame) and is_fit:
-            validate_data(self, X, skip_check_array=True)
-        if _is_array(X):
+        names, has_names = self._names, not _is_array(X)
+        if not has_names:
             least = 2 if is_fit else 1  # one row is for validation
             array = validate_data(
                 self, X, reset=is_fit and not continues, dtype=None, ensure_all_finite=False, ensure_min_samples=least
@@ -214,6 +221,9 @@ class AttributeEstimator(BaseEstimator, ABC):
                     "attributes=['x1'] (what bags or boosts estimators hands them an array)"
                 )
         columns = RowInput.read(X, names, {}).columns
+        if is_fit and has_names:
+            given = [name for name in column_names(columns) if isinstance(name, str)]
+            self.feature_names_in_, self.n_features_in_ = np.array(given, dtype=object), len(given)
         found = {name: as_array(columns[name], column=name) for name in names.columns(column_names(columns))}
         for name in column_names(columns):
             if isinstance(name, str) and name not in found:
@@ -232,19 +242,31 @@ class AttributeEstimator(BaseEstimator, ABC):
             settings["transfer"] = {"run": str(earlier), "frozen": False, "full_model": True}
         if not isinstance(self.settings, Mapping | None):
             raise ConfigError(f"settings is {self.settings!r:.80}: give a mapping, such as {{'training.warmup': 0.2}}")
-        return settings | dict(self.settings or {})
+        given = dict(self.settings or {})
+        for name, value in given.items():
+            paths = [f"{name}.{key}" for key in value] if isinstance(value, Mapping) else [name]
+            for path in _DECIDED.intersection(paths):
+                raise ConfigError(f"settings has {path}, which the rows or a parameter decide: leave it out")
+        return settings | given
 
     def _train_arguments(self, epochs: float | None) -> dict[str, Any]:
         """Return the arguments of `train` that have the names of parameters."""
         names = ARGUMENTS.keys() & self._get_param_names()
         given = {name: getattr(self, name) for name in names}
-        return {**given, "epochs": self.epochs if epochs is None else epochs}
+        return {**given, "attributes": self._kinds, "epochs": self.epochs if epochs is None else epochs}
+
+    @property
+    def _kinds(self) -> list[Kind]:
+        """The attributes; for `train`, None would be those that it finds."""
+        return [] if self.attributes is None else as_kinds(self.attributes)
 
     @property
     def _names(self) -> RowNames:
         """The columns that rows must have."""
-        texts = tuple(name for what in ("text", "text_pair") for name in self._columns(what))
-        kinds = as_kinds(self.attributes)
+        texts, kinds = self._columns("text"), self._kinds
+        if not texts:
+            raise ConfigError(f"text is {self.text!r}: give the name of a column, or a list of names")
+        texts += self._columns("text_pair")
         needed = (*texts, *(kind.name for kind in kinds))
         return RowNames(texts=texts, needed=needed, nested=nested_columns(kinds))
 
@@ -420,7 +442,7 @@ class AttributeEstimator(BaseEstimator, ABC):
         record = explain_rows(
             self.predictor_, labelled, asked, table=table, run=type(self).__name__, recipe=self._recipe
         )
-        return shown_explanation(record)
+        return shown_explanation({**record, "data": "X"})
 
     def _labelled(self, X: Any, y: Any) -> pa.Table:
         """Return rows with their labels, as the training had them."""
@@ -453,7 +475,7 @@ class AttributeEstimator(BaseEstimator, ABC):
 def can_continue(estimator: AttributeEstimator) -> bool:
     """Whether a training can be continued, which that of a baseline cannot."""
     method = estimator.method.get("name") if isinstance(estimator.method, Mapping) else estimator.method
-    return not (isinstance(method, str) and method in BASELINES)
+    return not (isinstance(method, BaselineConfig) or (isinstance(method, str) and method in BASELINES))
 
 
 def _subclasses(kind: type[E]) -> Iterator[type[E]]:
@@ -472,7 +494,7 @@ def _is_array(given: Any) -> bool:
     """Whether something is a matrix or is to be refused as one, rather than a table, rows or texts."""
     if issparse(given):  # some sparse matrices are mappings too
         return True
-    if isinstance(given, Mapping | pd.DataFrame | datasets.Dataset) or hasattr(given, "__arrow_c_stream__"):
+    if isinstance(given, str | Mapping | pd.Series | datasets.Dataset) or hasattr(given, "__arrow_c_stream__"):
         return False
-    values = list(given[:1]) if isinstance(given, list | tuple | np.ndarray) else []
-    return not values or not isinstance(values[0], str | Mapping | None)
+    is_sequence = isinstance(given, list | tuple) or (isinstance(given, np.ndarray) and given.ndim == 1)
+    return not is_sequence or (len(given) > 0 and not isinstance(given[0], str | Mapping | pd.Series | None))

@@ -16,7 +16,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from attribune.apps.estimators.base import AttributeEstimator, can_continue
 from attribune.apps.estimators.saved import plain_classes, restored_classes
-from attribune.errors import ConfigError
+from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import canonical
 from attribune.tasks.labels import number_of
 
@@ -74,7 +74,13 @@ class AttributeClassifier(ClassifierMixin, AttributeEstimator):
     ) -> Self:
         order = _categories_of(y) if classes is None else classes
         y = validate_data(self, X="no_validation", y=y)
-        check_classification_targets(y)
+        try:
+            check_classification_targets(y)
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"{error} Give classes as texts, whole numbers or booleans, none of them missing; classes with "
+                "fractions, such as 1.5 stars, as texts (y.astype(str)); and other numbers to AttributeRegressor"
+            ) from error
         known = self.classes_ if continues else self._sorted(np.unique(y if classes is None else classes), order)
         if continues and classes is not None and set(_names(np.asarray(classes))) != set(_names(known)):
             raise ConfigError(
@@ -131,7 +137,7 @@ class AttributeOrdinal(AttributeClassifier):
         if len(known) == len(classes):
             return classes[np.argsort(known)]
         if order is None:
-            raise ConfigError(
+            raise DataError(
                 f"y has {', '.join(map(repr, classes.tolist()[:5]))}, of which nothing tells the order: give numbers, "
                 "or an ordered categorical, as in pandas.Categorical(y, categories=[...], ordered=True)"
             )

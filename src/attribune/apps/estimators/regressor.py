@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from attribune.apps.estimators.base import AttributeEstimator, can_continue
+from attribune.errors import DataError
 
 __all__ = ["AttributeRegressor"]
 
@@ -41,4 +42,7 @@ class AttributeRegressor(RegressorMixin, AttributeEstimator):
         return self
 
     def _label_column(self, y: Any) -> pa.Array:
-        return pa.array(column_or_1d(y), type=pa.float64())
+        numbers = column_or_1d(y)
+        if numbers.dtype.kind in "mM":
+            raise DataError(f"y has values of the type {numbers.dtype}: give numbers, such as those of days")
+        return pa.array(numbers.astype(np.float64))

@@ -136,7 +136,8 @@ def restored_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def plain_classes(classes: npt.NDArray[Any]) -> dict[str, Any]:
     """Return classes as plain values with the type of their array."""
-    return {"type": "object" if classes.dtype.hasobject else classes.dtype.str, "values": classes.tolist()}
+    values = classes.astype(str) if classes.dtype.kind == "M" else classes
+    return {"type": "object" if classes.dtype.hasobject else classes.dtype.str, "values": values.tolist()}
 
 
 def restored_classes(record: Mapping[str, Any]) -> npt.NDArray[Any]:
