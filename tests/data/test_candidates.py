@@ -15,7 +15,7 @@ from attribune.data.readers.prompts import PromptEncoder
 from attribune.data.readers.text import CandidateCollator, CandidateEncoder, TextEncoder
 from attribune.data.texts import TextInput
 from attribune.data.windows import Head
-from attribune.errors import ConfigError, DataError
+from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Preference
 
@@ -77,7 +77,8 @@ def test_a_batch_has_two_texts_of_each_row(prompt: bool) -> None:
     schema = Schema.fit(TABLE, [Categorical("user")])
     text = TextInput.of("one", pair="two", prompt="x" if prompt else (), window=Head(12))
     labels = {"label": ["first", "tie", "second"]}
-    data = encode(TABLE | labels, schema, TOKENIZER, text=text, label="label", task=Preference(), encoder=encoder())
+    with pytest.warns(AttribuneWarning, match="rows left out, without a label: 1 of 3"):
+        data = encode(TABLE | labels, schema, TOKENIZER, text=text, label="label", task=Preference(), encoder=encoder())
     assert len(data) == 2, "a tie is left out"
     batch = CandidateCollator(TOKENIZER, schema)([data[row] for row in range(2)])
     longest = max(data["length"])

@@ -15,7 +15,7 @@ from attribune.data.readers.text import TextEncoder
 from attribune.data.tables import ArrowStore
 from attribune.data.texts import TextInput, join_text
 from attribune.data.windows import Head, HeadTail
-from attribune.errors import ConfigError, DataError
+from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Aspects, Classification
 
@@ -88,7 +88,8 @@ def test_rows_with_some_of_several_labels_can_stay(tokenizer: Any) -> None:
     rows = {**ROWS, "text": ["w1"] * 6, "look": ["1", "", "2", "", "", "1"], "taste": ["", "2", "1", "", "", ""]}
     task = Aspects(names=("look", "taste"), classes=("1", "2"))
     settings: dict[str, Any] = {"text": "text", "label": ["look", "taste"], "task": task}
-    assert encode(rows, SCHEMA, tokenizer, **settings)["labels"] == [[1, 0]]
+    with pytest.warns(AttribuneWarning, match="^encode: rows left out, without a label: 5 of 6$"):
+        assert encode(rows, SCHEMA, tokenizer, **settings)["labels"] == [[1, 0]]
     data, report = encode_with_report(rows, SCHEMA, tokenizer, **settings, on_missing_label="partial")
     assert data["labels"] == [[0, -100], [-100, 1], [1, 0], [0, -100]]
     assert (report.no_label, report.unseen_labels) == (2, 0)
@@ -101,7 +102,8 @@ def test_rows_with_some_of_several_labels_can_stay(tokenizer: Any) -> None:
     [([3, None, 0, 1, 1, 2], "int64", [3, 1, 2]), ([0.5, 1.5, 1, 2, 3, float("nan")], "float32", [0.5, 1.5, 2])],
 )
 def test_numbers_are_labels_without_a_task(tokenizer: Any, labels: list[Any], kind: str, kept: list[Any]) -> None:
-    data = encode(pd.DataFrame({**ROWS, "y": pd.array(labels)}), SCHEMA, tokenizer, text="text", label="y")
+    with pytest.warns(AttribuneWarning, match="rows left out, without a label: 1 of 6"):
+        data = encode(pd.DataFrame({**ROWS, "y": pd.array(labels)}), SCHEMA, tokenizer, text="text", label="y")
     assert data["labels"] == kept
     assert data.features["labels"].dtype == kind
 
@@ -169,4 +171,5 @@ def test_prediction_keeps_every_row_and_names_the_row(tokenizer: Any) -> None:
     with pytest.raises(DataError, match="no column 'user'"):
         texts.encode({"text": ["w1"]}, SCHEMA, text=TextInput.of("text"))
     assert texts.encode(ROWS, Schema([]), text=TextInput.of("text")).attribute_ids.shape == (6, 0)
-    assert encode(ROWS, Schema([]), tokenizer, text="text")["attribute_ids"] == [[]] * 4
+    with pytest.warns(AttribuneWarning, match="rows left out, without a text: 2 of 6"):
+        assert encode(ROWS, Schema([]), tokenizer, text="text")["attribute_ids"] == [[]] * 4

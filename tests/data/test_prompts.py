@@ -13,7 +13,7 @@ from attribune.data.encoding import encode
 from attribune.data.readers.prompts import PromptCollator, PromptEncoder
 from attribune.data.texts import TextInput
 from attribune.data.windows import Chunks, Head
-from attribune.errors import ConfigError, DataError
+from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema import Categorical, Schema
 
 CHAT = (
@@ -141,7 +141,8 @@ def test_batches_pad_labels_with_what_is_ignored(tokenizer: Any, separate: bool)
     table = {**ROWS, "user": ["a", "b", "a"]}
     text = TextInput.of("answer", prompt="ask", separator=" ", window=Head(12))
     encoder = PromptEncoder(tokenizer, text, separate=separate)
-    data = encode(table, schema, tokenizer, text=text, encoder=encoder)
+    with pytest.warns(AttribuneWarning, match="rows left out, without a text: 1 of 3"):
+        data = encode(table, schema, tokenizer, text=text, encoder=encoder)
     assert len(data) == 2  # the row without a response is left out
     rows = [data[0], data[1]]
     assert [row["length"] for row in rows] == ([6, 4] if separate else [9, 5])

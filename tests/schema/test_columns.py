@@ -122,6 +122,14 @@ def test_a_missing_column_names_the_closest_one() -> None:
     for table in ({"user": ["a"], "stars": [1]}, datasets.Dataset(pa.table({"user": ["a"], "stars": [1]}))):
         with pytest.raises(DataError, match=r"no column 'users'; did you mean 'user'\? \(columns: 'user', 'stars'\)"):
             list(column_batches(table, ["users"]))
+    with pytest.raises(DataError, match=r"no column '0'; did you mean '0'\? The names of the table are no texts"):
+        list(column_batches(pd.DataFrame([[1, 2]]), ["0"]))
+
+
+def test_several_tables_are_none() -> None:
+    part = datasets.Dataset.from_dict({"user": ["a"]})
+    with pytest.raises(DataError, match=r"several tables \('train', 'test'\): choose one, as in source\['train'\]"):
+        list(column_batches(datasets.DatasetDict({"train": part, "test": part}), ["user"]))
 
 
 def test_columns_of_different_lengths_are_refused() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, Self
@@ -21,7 +22,7 @@ from attribune.data.selection import row_weights
 from attribune.data.tables import ArrowStore
 from attribune.data.texts import TextInput
 from attribune.data.windows import Window
-from attribune.errors import ConfigError, DataError
+from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches
 from attribune.schema.description_kinds import holds_numbers
@@ -32,6 +33,12 @@ __all__ = ["LabelEncoder", "RowReport", "encode", "encode_with_report"]
 
 _BATCH = 2_000
 _UNSEEN = -100
+_LOST = {
+    "empty_text": "rows left out, without a text",
+    "no_label": "rows left out, without a label",
+    "unseen_labels": "rows whose label is not among the classes",
+}
+_CUT = {"shortened": "texts cut to the window", "unlearned": "answers that no window has whole"}
 
 
 class LabelEncoder(Protocol):
@@ -75,23 +82,26 @@ class RowReport:
 
     def lines(self) -> list[str]:
         """Say in short lines what is not zero."""
-        words = {
-            "empty_text": "rows left out, without a text",
-            "no_label": "rows left out, without a label",
-            "unseen_labels": "rows whose label is not among the classes",
-            "shortened": "texts cut to the window",
-            "unlearned": "answers that no window has whole",
-        }
-        return [f"{line} of {self.rows:,}" for line in count_lines(self, words)] + self.schema.lines()
+        return self._lines(_LOST | _CUT) + self.schema.lines()
+
+    def lost(self) -> list[str]:
+        """Say in short lines which rows no training learns from."""
+        return self._lines(_LOST)
+
+    def _lines(self, words: Mapping[str, str]) -> list[str]:
+        return [f"{line} of {self.rows:,}" for line in count_lines(self, words)]
 
 
 def encode(table: Table, schema: Schema, tokenizer: Any, **settings: Any) -> datasets.Dataset:
-    """Encode a table; see `encode_with_report` for the settings.
+    """Encode a table; see `encode_with_report` for the settings. A warning counts the rows that are lost.
 
     Returns:
         A Dataset with `input_ids`, `attribute_ids`, `length` and, with a label, `labels`.
     """
-    return encode_with_report(table, schema, tokenizer, **settings)[0]
+    rows, report = encode_with_report(table, schema, tokenizer, **settings)
+    if lost := report.lost():
+        warnings.warn(f"encode: {'; '.join(lost)}", AttribuneWarning, stacklevel=2)
+    return rows
 
 
 @checked_arguments

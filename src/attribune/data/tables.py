@@ -24,7 +24,7 @@ from attribune.data.messages import say_messages, with_contents, with_contents_o
 from attribune.data.table_files import ENDINGS, file_form, frame_table, plain_table, table_batches
 from attribune.data.text_files import STDIN, checked_columns, standard_input
 from attribune.errors import ConfigError, DataError
-from attribune.schema.columns import as_table
+from attribune.schema.columns import as_table, refuse_several_tables
 
 __all__ = [
     "IN_MEMORY",
@@ -234,15 +234,13 @@ def _whole_table(
     if isinstance(source, datasets.Dataset):
         return _as_read(source.with_format(None), table_source_name(source))
     if isinstance(source, dict):
+        refuse_several_tables(source)
         if not source:
             raise DataError("the source is an empty dict: give a path, a DataFrame or a Dataset")
-        if not any(isinstance(part, datasets.Dataset | pd.DataFrame) for part in source.values()):
-            raise DataError(
-                f"the source is a dict of columns ({', '.join(map(repr, source))}): make it a table, as in "
-                "pandas.DataFrame(source)"
-            )
-        splits = ", ".join(map(repr, source))
-        raise DataError(f"the source holds several tables ({splits}): choose one, as in source[{next(iter(source))!r}]")
+        raise DataError(
+            f"the source is a dict of columns ({', '.join(map(repr, source))}): make it a table, as in "
+            "pandas.DataFrame(source)"
+        )
     if isinstance(source, pd.DataFrame) or hasattr(source, "__arrow_c_stream__"):
         name = table_source_name(source)
         arrow = frame_table(source, name) if isinstance(source, pd.DataFrame) else plain_table(as_table(source), name)

@@ -52,6 +52,7 @@ __all__ = [
     "other_spellings",
     "path_cells",
     "path_columns",
+    "refuse_several_tables",
     "refuse_split_lists",
     "require_columns",
     "single_cells",
@@ -331,8 +332,16 @@ def as_table(given: Any) -> pa.Table:
         raise DataError(f"{type(given).__name__} cannot be read as an Arrow table ({error})") from error
 
 
+def refuse_several_tables(source: Any) -> None:
+    """Raise a DataError for tables by name, such as a DatasetDict."""
+    if isinstance(source, dict) and any(isinstance(part, datasets.Dataset | pd.DataFrame) for part in source.values()):
+        splits = ", ".join(map(repr, source))
+        raise DataError(f"the source holds several tables ({splits}): choose one, as in source[{next(iter(source))!r}]")
+
+
 def column_names(table: Table) -> list[str]:
     """Return the names of a table's columns; DataError for what is no table."""
+    refuse_several_tables(table)
     if isinstance(table, type) or not (isinstance(table, datasets.Dataset | pa.Table) or hasattr(table, "keys")):
         raise DataError(
             f"a table cannot be {type(table).__name__}: give a Dataset (read_table makes one), a DataFrame, an Arrow "
@@ -421,7 +430,9 @@ def missing_column(available: Sequence[str], name: str, *, source: str = "the ta
     shown = ", ".join(map(repr, available[:40])) + (" ..." if len(available) > 40 else "")
     names = list(map(str, available))
     hint, close = did_you_mean(name, names), closest(name, names)
-    if close and close.strip() == name.strip():
+    if close == name:
+        hint += " The names of the table are no texts: make them some, as in frame.columns.astype(str)"
+    elif close and close.strip() == name.strip():
         hint += " They differ in blanks at the ends, which are left out of the names of columns: write it without them"
     return DataError(f"{source} has no column {name!r}{hint} (columns: {shown or 'none'})")
 
