@@ -91,10 +91,10 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         """Answer, and at the end answer what waits."""
-        values.open()
+        values.writer.open()
         yield
         service.reader.shutdown(wait=False, cancel_futures=True)
-        await asyncio.to_thread(values.close)
+        await asyncio.to_thread(values.writer.close)
         await asyncio.to_thread(service.batcher.close)
 
     app = documented_app(

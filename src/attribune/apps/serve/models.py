@@ -365,13 +365,16 @@ class RunLoader:
 
     def _load(self) -> dict[str, ServedModel]:
         before = MappedFiles.of_this_process()
-        folders = [RunFolder(Path(source).resolve()) for source in self.sources.values() if self.enrol]
-        for folder in folders:
+        folders = {name: RunFolder(Path(source).resolve()) for name, source in self.sources.items() if self.enrol}
+        for folder in folders.values():
             folder.complete_model()
-        marks = {folder.path: folder.model_mark for folder in folders}
-        if len(marks) < len(folders):
+        marks = {name: folder.model_mark for name, folder in folders.items()}
+        if len({folder.path for folder in folders.values()}) < len(folders):
             raise ConfigError("--enrol with one run under two names: only one of them would learn; give it once")
-        group = self._group()
+        shared = SharedBackbones(default_device())
+        options: Any = {"backbone": self.backbone, "dtype": self.dtype, "quantise": self.quantise}
+        predictors = {name: load_predictor(source, shared=shared, **options) for name, source in self.sources.items()}
+        group = PredictorGroup(predictors, shared=shared)
         writers = {name: Writer.of(one) for name, one in group.items() if can(one.task, GENERATE)}
         copy_into_memory(group.networks())
         gc.collect()  # nothing may hold what has been copied
@@ -380,37 +383,21 @@ class RunLoader:
             name: ServedModel(name=name, group=group, source=source, files=files, writer=writers.get(name))
             for name, source in self.sources.items()
         }
-        if self.enrol:
-            models = {name: _with_run(model, marks, self.backbone) for name, model in models.items()}
+        for name, folder in folders.items():
+            models[name] = self._with_run(models[name], folder, marks[name])
         for served in models.values():
             served.check()
         return models
 
-    def _group(self) -> PredictorGroup:
-        """Load the predictors of runs over shared weights."""
-        shared = SharedBackbones(default_device())
-        predictors = {
-            name: load_predictor(
-                source, shared=shared, backbone=self.backbone, dtype=self.dtype, quantise=self.quantise
-            )
-            for name, source in self.sources.items()
-        }
-        return PredictorGroup(predictors, shared=shared)
-
-
-def _with_run(
-    model: ServedModel, marks: Mapping[Path, tuple[tuple[int, int, int] | None, ...]], backbone: str | Path | None
-) -> ServedModel:
-    """Return a model with its run in memory, or with the reason why its values cannot change."""
-    folder = RunFolder(Path(model.source).resolve())
-    if not folder.is_begun:
-        return replace(model, fixed=f"{model.source} is a model without its run: serve the folder of the run")
-    try:
-        recipe, mark = folder.read_recipe(), marks[folder.path]
-        live = LiveRun(folder.path, recipe, model.predictor, mark=mark, backbone=backbone)
-    except AttribuneError as error:
-        return replace(model, fixed=str(error))
-    return replace(model, live=live)
+    def _with_run(self, model: ServedModel, folder: RunFolder, mark: Any) -> ServedModel:
+        """Return a model with its run in memory, or with the reason why its values cannot change."""
+        if not folder.is_begun:
+            return replace(model, fixed=f"{model.source} is a model without its run: serve the folder of the run")
+        try:
+            live = LiveRun(folder.path, folder.read_recipe(), model.predictor, mark=mark, backbone=self.backbone)
+        except AttribuneError as error:
+            return replace(model, fixed=str(error))
+        return replace(model, live=live)
 
 
 def _parse_run(run: str) -> tuple[str, str]:

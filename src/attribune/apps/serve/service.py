@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fastapi import Request
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -132,7 +132,7 @@ class Service:
             status, field = (503, "model") if isinstance(error, ModelFolderError | HeldError) else (422, "body")
             raise Refused.because_of(error, status, field) from None
 
-    async def answer(self, request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    async def answer(self, request: Request, work: Awaitable[Result]) -> Result:
         """Wait for the result of work on a request, as long as there is time and its caller is there.
 
         Raises:
