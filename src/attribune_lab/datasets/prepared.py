@@ -17,12 +17,11 @@ from attribune.core.hashing import file_sha256, sha256
 from attribune.core.job_folder import JobFolder
 from attribune.data.text_files import readable
 from attribune.errors import DataError, ModelFolderError
-from attribune_lab.datasets.row_log import SplitName
+from attribune_lab.datasets.row_log import PARTS, SplitName
 
 __all__ = [
     "ALL",
     "MANIFEST",
-    "PARTS",
     "RECIPE",
     "PreparedFolder",
     "PreparedSet",
@@ -33,7 +32,6 @@ __all__ = [
 
 MANIFEST = "manifest.json"
 RECIPE = "recipe.yaml"
-PARTS: tuple[SplitName, ...] = ("train", "validation", "test")
 ALL = "all"
 """The part of a set with folds."""
 
