@@ -276,8 +276,7 @@ def _described_by(
 
 def _labelled(recipe: Recipe, predictor: Predictor, data: Any, reporter: Reporter) -> LabelledRows:
     rows = LabelledRows.read(recipe, predictor, data)
-    for note in rows.notes:
-        reporter.note(note)
+    reporter.notes(rows.notes)
     return rows.learnable()
 
 

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import yaml
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from attribune.core.config import Settings, read_yaml
 from attribune.core.flags import USUAL_LENGTH
@@ -191,13 +191,10 @@ class RateSearch(Settings):
             less, but its trials see rows on which other folds or seeds are tested.
     """
 
-    factors: tuple[float, ...] = Field(default=(0.5, 1.0, 2.0), min_length=2)
+    factors: Annotated[tuple[float, ...], AfterValidator(checked_factors)] = Field(
+        default=(0.5, 1.0, 2.0), min_length=2
+    )
     fold: Annotated[int, Field(ge=0)] | Literal["each"] = 0
-
-    @field_validator("factors")
-    @classmethod
-    def _factors_once(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        return checked_factors(value)
 
 
 class Cell(Settings):

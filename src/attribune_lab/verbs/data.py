@@ -128,8 +128,7 @@ def _prepare(options: argparse.Namespace) -> None:
     reporter = ConsoleReporter()
     reporter.note(f"{card.name}: terms: {card.terms}")
     prepared = prepare(card, source=options.source, output=output, skip_bad=options.skip_bad, partial=options.partial)
-    for line in _prepared_lines(prepared):
-        reporter.note(line)
+    reporter.notes(_prepared_lines(prepared))
     show(str(output))
 
 

@@ -49,8 +49,7 @@ def _run(options: argparse.Namespace) -> None:
         backbone=options.backbone,
         tell=console.note,
     )
-    for note in record["notes"]:
-        console.note(note)
+    console.notes(record["notes"])
     if options.json:
         show_json(record)
     else:

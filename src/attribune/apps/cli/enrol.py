@@ -54,8 +54,7 @@ def _run(options: argparse.Namespace) -> None:
 
     console = open_console()
     if options.undo:
-        for note in enrol(options.run_folder, undo=True, backbone=options.backbone).notes():
-            console.note(note)
+        console.notes(enrol(options.run_folder, undo=True, backbone=options.backbone).notes())
         return
     enrolled = enrol(
         options.run_folder,
@@ -71,7 +70,6 @@ def _run(options: argparse.Namespace) -> None:
         show_json({**asdict(enrolled), "skipped": dict(enrolled.skipped)})
         return
     show(enrolled.text())
-    for note in enrolled.notes():
-        console.note(note)
+    console.notes(enrolled.notes())
     count, seconds = len(enrolled.values), enrolled.seconds
     console.note(f"values added: {count:,}, in {seconds:.1f} s, {seconds / count:.2f} s each; --undo removes them")

@@ -38,8 +38,7 @@ def _run(options: argparse.Namespace) -> None:
         backbone=options.backbone,
         quantise=options.quantise,
     )
-    for note in result.notes:
-        console.note(note)
+    console.notes(result.notes)
     if options.json:
         metrics = {name: {key: asdict(value) for key, value in row.items()} for name, row in result.metrics.items()}
         judgements = {name: {key: asdict(one) for key, one in row.items()} for name, row in result.judgements.items()}

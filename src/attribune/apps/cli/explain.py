@@ -70,8 +70,7 @@ def _run(options: argparse.Namespace) -> None:
         output=options.output,
         backbone=options.backbone,
     )
-    for note in record["notes"]:
-        console.note(note)
+    console.notes(record["notes"])
     if options.output is not None:
         console.note(f"written to {options.output}")
     if options.json:

@@ -35,8 +35,7 @@ def _run(options: argparse.Namespace) -> None:
 
     console = open_console()
     forgotten = forget(options.run_folder, options.attribute, options.value, backbone=options.backbone)
-    for note in forgotten.done():
-        console.note(note)
+    console.notes(forgotten.done())
     if forgotten.faults:
         raise ModelFolderError("; ".join(forgotten.faults))
     others = "no other file" if forgotten.mentions else "no file"

@@ -115,8 +115,7 @@ def _score(options: argparse.Namespace, shared: dict[str, Any], console: Console
     from attribune.analysis.evaluate_texts import evaluate_texts
 
     found = evaluate_texts(options.run_folder, table_of(options), **shared)
-    for note in found.notes:
-        console.note(note)
+    console.notes(found.notes)
     if options.output is not None:
         _save(found.records(), options.output, console)
     if options.json:

@@ -46,8 +46,7 @@ def _run(options: argparse.Namespace) -> None:
 
     console = open_console()
     session = Session.open(options.run_folder, backbone=options.backbone)
-    for note in session.notes:
-        console.note(note)
+    console.notes(session.notes)
     title = f"Attribune: {Path(options.run_folder).resolve().name}"
     page, address = launch(session, title=title, port=options.port)
     console.note(f"the playground is at {address}; press Ctrl-C to stop")

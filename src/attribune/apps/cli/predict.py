@@ -108,8 +108,7 @@ def _show_texts(options: argparse.Namespace) -> None:
 
     console = open_console()
     rows, notes = predict_texts(options.run_folder, options.text, values, backbone=options.backbone)
-    for note in notes:
-        console.note(note)
+    console.notes(notes)
     if options.json:
         show_json([{name: finite(value) for name, value in row.items()} for row in rows], ensure_ascii=False)
         return

@@ -93,8 +93,7 @@ def report(
     else:
         refuse_input_as_output(output, scored_tables(run, data))
     rows = rows_of_run(run, data, backbone=backbone)
-    for note in rows.notes:
-        reporter.note(note)
+    reporter.notes(rows.notes)
     return write_page(output if output is not None else RunFolder.of(run).page, run_page(rows))
 
 
