@@ -25,26 +25,6 @@ from attribune.schema.attributes import FittedAttribute
 from attribune.tasks import Classification, Task
 from attribune.tasks.codecs import Choice
 
-__all__ = [
-    "VALUE_LIMIT",
-    "Bin",
-    "Calibration",
-    "ClassFigures",
-    "Head",
-    "Mistake",
-    "ScoredRows",
-    "ValueFigure",
-    "calibration",
-    "chosen",
-    "class_figures",
-    "compared_in_bins",
-    "heads",
-    "largest_mistakes",
-    "random_row_range",
-    "row_bins",
-    "value_figures",
-]
-
 _RESAMPLES = 2_000
 _BINS = 10
 VALUE_LIMIT = 50

@@ -21,8 +21,6 @@ from attribune.metrics.formulas import mean_of, spearman
 from attribune.metrics.results import LEAST_ROWS
 from attribune.tasks import Regression, Task
 
-__all__ = ["Judgements", "TextFigures", "find_judgements", "judge_column", "text_figures"]
-
 _RESAMPLES = 2_000
 _DIGITS = 4  # of labels that were standardised in single precision, in standard deviations
 

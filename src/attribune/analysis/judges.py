@@ -22,8 +22,6 @@ from attribune.metrics.metric import Metric
 from attribune.metrics.results import LEAST_ROWS
 from attribune.schema.attributes import FittedAttribute
 
-__all__ = ["JudgeAnswers", "JudgeMetric", "RangedFigure", "judge_answers", "metrics_of_judges"]
-
 _RESAMPLES = 2_000
 
 

@@ -27,8 +27,6 @@ from attribune.schema.attributes import FittedAttribute, counts_of_rows
 from attribune.tasks import Task
 from attribune.values.record import schema_of_training
 
-__all__ = ["RunRows", "rows_of_run"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunRows:

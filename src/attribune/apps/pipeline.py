@@ -19,8 +19,6 @@ from attribune.models.predictor import Predictor
 from attribune.models.row_inputs import RowInput, is_list
 from attribune.tasks.capabilities import PIPELINE, require
 
-__all__ = ["AttributeClassificationPipeline"]
-
 TASK = "attribute-classification"
 _ROWS = 4096  # of an iterator, scored at once
 

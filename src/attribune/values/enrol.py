@@ -41,14 +41,6 @@ from attribune.values.learning import EnrolSettings, ValueLearner
 from attribune.values.reading import NewValues, read_value_table
 from attribune.values.record import Enrolled, enrolments, replace_with, revise_run, without
 
-__all__ = [
-    "Enrolment",
-    "check_takes_values",
-    "enrol",
-    "learn_values",
-    "undo_enrolment",
-]
-
 _SHOWN = 20  # values that are printed
 
 

@@ -48,14 +48,6 @@ from attribune.tasks import task_from_dict
 from attribune.values.record import ENROLMENTS, Change, Record, enrolments, replace_with, revise_run
 from attribune.values.traces import MarkedExport, Wanted, drop_rows, marked_exports, marked_rows, search_files
 
-__all__ = [
-    "Forgotten",
-    "files_of_run",
-    "forget",
-    "texts_of_export",
-    "texts_of_run",
-]
-
 _TOKENIZER = "tokenizer.json"
 _WITHOUT_CHECKSUMS = (  # what a model's folder of a release without checksums has, beside a baseline's files
     *(CONFIG, SCHEMA, TENSORS, _TOKENIZER, "added_tokens.json", "chat_template.jinja", "merges.txt", "spiece.model"),

@@ -40,8 +40,6 @@ from attribune.values.learning import EnrolSettings, ValueLearner
 from attribune.values.reading import NewValues
 from attribune.values.record import Change, Enrolled, Record, enrolments, replace_with, revise_run
 
-__all__ = ["Compute", "LearnedValue", "LiveRun"]
-
 Result = TypeVar("Result")
 
 

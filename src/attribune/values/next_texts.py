@@ -38,8 +38,6 @@ from attribune.tasks.capabilities import NEXT
 from attribune.values.panel import Panel, check_panel
 from attribune.values.posterior import value_slopes
 
-__all__ = ["NextText", "next_texts"]
-
 _NUMBERS = 4096  # of a value, above which no covariance is computed
 
 

@@ -35,17 +35,6 @@ from attribune.schema.schema import Revision
 from attribune.tasks import Task, task_from_dict
 from attribune_lab.backbones.words import PADDING, WordVocabulary, split_words
 
-__all__ = [
-    "ACTIVATIONS",
-    "AutoMLModel",
-    "NGramConvolution",
-    "NetworkSettings",
-    "SparseRows",
-    "WordNetwork",
-    "WordRows",
-    "read_words",
-]
-
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "relu6": functional.relu6,

@@ -26,8 +26,6 @@ from attribune_lab.backbones.words import (
     word_tokenizer,
 )
 
-__all__ = ["build_word_backbone"]
-
 _MOST_WORDS = 100_000
 
 

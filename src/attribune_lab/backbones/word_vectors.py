@@ -23,8 +23,6 @@ from attribune.core.wording import shortened
 from attribune.data.text_files import open_bytes, readable
 from attribune.errors import DataError
 
-__all__ = ["WordVectors", "read_word_vectors"]
-
 _CHUNK = 1 << 20
 _LONGEST_WORD, _LONGEST_VECTOR = 1 << 12, 1 << 14  # bytes and numbers; more are no word vectors
 _LONGEST_LINE = _LONGEST_WORD + 32 * _LONGEST_VECTOR

@@ -21,19 +21,6 @@ from attribune.errors import ConfigError
 from attribune.models.baselines import BASELINES
 from attribune.runs.settings_tree import method_name, written_out
 
-__all__ = [
-    "Cell",
-    "Choice",
-    "Experiment",
-    "RateSearch",
-    "SelectBy",
-    "SetPlan",
-    "Setting",
-    "experiment_names",
-    "own_experiment",
-    "read_experiment",
-]
-
 _Named = TypeVar("_Named")
 SelectBy: TypeAlias = Literal["log_loss", "main_metric"]
 """What settings are compared by on validation rows."""

@@ -20,8 +20,6 @@ from attribune_lab.benchmark.rendering import html_table, notes_of, overall_cell
 from attribune_lab.benchmark.results import BenchmarkFolder, Group, duration
 from attribune_lab.benchmark.tables import Line, Overall, SetTable, benchmark_tables, overall_table, trade_off, verdict
 
-__all__ = ["benchmark_page"]
-
 _MAX_BINS = 10
 _MAX_CURVES = 6
 

@@ -15,8 +15,6 @@ from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.tables import format_difference, format_interval, format_value, markdown_cells
 from attribune_lab.benchmark.tables import LOSS, Line, Overall, SetTable, verdict
 
-__all__ = ["FORMATS", "html_table", "notes_of", "overall_cells", "overall_notes", "render"]
-
 _SCORE = "accuracy"  # means over sets are shown as accuracies are
 
 

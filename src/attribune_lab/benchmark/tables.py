@@ -23,23 +23,6 @@ from attribune.metrics.metric import metric_info
 from attribune_lab.benchmark.experiment import Choice, Experiment, SelectBy, SetPlan
 from attribune_lab.benchmark.results import BenchmarkFolder, Group
 
-__all__ = [
-    "LOSS",
-    "Line",
-    "Overall",
-    "OverallLine",
-    "Point",
-    "SetTable",
-    "Summary",
-    "Training",
-    "benchmark_tables",
-    "overall_table",
-    "readable_json",
-    "summarize",
-    "trade_off",
-    "verdict",
-]
-
 LOSS = "log_loss"
 
 

@@ -13,19 +13,6 @@ import numpy.typing as npt
 
 from attribune_lab.datasets.row_log import RowLog, Rows
 
-__all__ = [
-    "NOT_STATED",
-    "Card",
-    "Folds",
-    "Given",
-    "Hashed",
-    "Read",
-    "Shuffled",
-    "SourceFile",
-    "Split",
-    "packed",
-]
-
 NOT_STATED = "not stated by the source"
 """What a card says where its source names no licence, or tells no version of its files from another."""
 

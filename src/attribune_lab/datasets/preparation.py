@@ -29,8 +29,6 @@ from attribune_lab.datasets.card import Card, Folds, Hashed
 from attribune_lab.datasets.prepared import ALL, RECIPE, PreparedFolder, PreparedSet, sha256_of, size_of
 from attribune_lab.datasets.row_log import GET_AGAIN, PARTS, Row, RowLog
 
-__all__ = ["prepare"]
-
 _VERSION = 1
 _BATCH = 5_000
 _NEAR = 0.01  # the share by which sizes may differ, many of which are published in hundreds

@@ -19,17 +19,6 @@ from attribune.data.text_files import readable
 from attribune.errors import DataError, ModelFolderError
 from attribune_lab.datasets.row_log import PARTS, SplitName
 
-__all__ = [
-    "ALL",
-    "MANIFEST",
-    "RECIPE",
-    "PreparedFolder",
-    "PreparedSet",
-    "load_prepared",
-    "sha256_of",
-    "size_of",
-]
-
 MANIFEST = "manifest.json"
 RECIPE = "recipe.yaml"
 ALL = "all"

@@ -17,28 +17,6 @@ from attribune.data.table_files import open_parquet
 from attribune.data.text_files import csv_rows, open_text, readable
 from attribune.errors import DataError
 
-__all__ = [
-    "GET_AGAIN",
-    "PARTS",
-    "Row",
-    "RowLog",
-    "Rows",
-    "SplitName",
-    "cell_text",
-    "lines",
-    "read_csv",
-    "read_csv_or_parquet",
-    "read_json_lines",
-    "read_json_object",
-    "read_parquet",
-    "read_tsv",
-    "separated",
-    "whole_number",
-    "without_duplicates",
-    "without_test_texts",
-    "words",
-]
-
 SplitName = Literal["train", "validation", "test"]
 PARTS: tuple[SplitName, ...] = ("train", "validation", "test")
 Row: TypeAlias = dict[str, Any]

@@ -10,8 +10,6 @@ from attribune.errors import ConfigError
 from attribune_lab.datasets.card import Card
 from attribune_lab.datasets.card_files import read_cards
 
-__all__ = ["ADDITIONAL", "ATTRIB", "CARDS", "GLUE", "TEXT_SETS", "find_card"]
-
 _FILES = read_cards(Path(__file__).with_name("cards"))
 
 

@@ -16,8 +16,6 @@ from attribune.core.arrays import Array
 from attribune_lab.datasets.prepared import PreparedSet
 from attribune_lab.datasets.row_log import PARTS, words
 
-__all__ = ["SMOOTHING", "Figure", "best_subset", "class_divergence", "describe_set", "divergences", "values_of"]
-
 SMOOTHING = 2e-5
 """Added to every class of both distributions; with it the divergences of a uniform guess are the paper's to 1e-3."""
 _RARE = 10

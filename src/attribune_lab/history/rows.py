@@ -29,8 +29,6 @@ from attribune.schema.times import read_moment
 from attribune_lab.history.method import History
 from attribune_lab.history.vectors import FrozenVectors
 
-__all__ = ["Histories", "read_times"]
-
 _ROWS, _VECTORS = "history.parquet", "history.safetensors"
 _NOW = np.inf
 

@@ -23,8 +23,6 @@ from attribune.methods.recurrent_weights import run_rows
 from attribune.methods.shapes import Documents, InputIds, Logits, Mask, States
 from attribune_lab import functional
 
-__all__ = ["Basis"]
-
 _POINTS: dict[str, tuple[Point, ...]] = {
     "word": ("embed", "pool"),
     "encoder": ("pool",),

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from attribune_lab.benchmark.experiment import Cell, Experiment
     from attribune_lab.benchmark.tables import Summary
 
-__all__ = ["add_parser"]
 
 _LISTED_CELLS = 20
 _PROBE = 20

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from attribune_lab.datasets.prepared import PreparedSet
     from attribune_lab.datasets.statistics import Figure
 
-__all__ = ["add_actions"]
 
 _ROOT = Path("data")
 

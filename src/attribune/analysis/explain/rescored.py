@@ -21,14 +21,6 @@ from attribune.metrics.metric import Metric
 from attribune.models.predictor import Predictor
 from attribune.schema.attributes import FittedAttribute, counts_of_rows
 
-__all__ = [
-    "Rescored",
-    "attribute_importance",
-    "importance_by_frequency",
-    "influential_values",
-    "numbers_of",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Rescored:

@@ -19,8 +19,6 @@ from typing import Any
 from attribune.apps.cli.arguments import SEVERAL, add_reading, add_setting, add_shared, add_verb, reading_of
 from attribune.apps.cli.output import show
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""

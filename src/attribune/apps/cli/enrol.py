@@ -22,8 +22,6 @@ from attribune.apps.cli.output import open_console, show, show_json
 from attribune.apps.cli.recipe_flags import value_files
 from attribune.errors import ConfigError
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""

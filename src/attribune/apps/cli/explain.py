@@ -20,8 +20,6 @@ from attribune.apps.cli.arguments import add_reading, add_shared, add_verb, tabl
 from attribune.apps.cli.output import open_console, show, show_json
 from attribune.errors import ConfigError
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""

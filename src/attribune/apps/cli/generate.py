@@ -28,8 +28,6 @@ from attribune.errors import ConfigError
 if TYPE_CHECKING:
     from attribune.core.progress import ConsoleReporter
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""

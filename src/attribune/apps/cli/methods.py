@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from attribune.methods import MethodConfig
     from attribune.models.baselines import BaselineConfig
 
-__all__ = ["add_parser", "described", "meanings_of"]
 
 _ARGUMENT = re.compile(r" {4}(\w+): (.*)")
 

@@ -26,8 +26,6 @@ from attribune.apps.cli.output import open_console, show, show_json
 from attribune.core.wording import counted, one_line
 from attribune.errors import ConfigError
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""

@@ -17,8 +17,6 @@ from attribune.runs.settings_tree import SETTINGS, method_name, override, put
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
 
-__all__ = ["add_recipe_flags", "add_settings", "attribute_list", "recipe_of", "value_files"]
-
 
 def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that `recipe_of` reads: those of `FLAGS`, and what is no single setting."""

@@ -28,15 +28,6 @@ from attribune.tasks import Task
 from attribune.tasks.capabilities import PLAYGROUND, require
 from attribune.values.panel import Panel, check_panel
 
-__all__ = [
-    "Answer",
-    "AttributeValues",
-    "PanelAnswer",
-    "Session",
-    "TrainingRow",
-    "ValueMap",
-]
-
 _MAX_MAPPED = 2_000  # the most frequent values
 _MAX_EXAMPLES = 40
 _MAX_TRAINING_ROWS = 200_000  # for the mean labels

@@ -16,8 +16,6 @@ from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.metric import MetricInfo, metric_info
 from attribune.metrics.tables import format_difference, format_value
 
-__all__ = ["ablation_page", "ablation_table"]
-
 
 @dataclass(frozen=True)
 class _Span:

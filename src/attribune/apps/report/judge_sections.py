@@ -21,8 +21,6 @@ from attribune.metrics.metric import metric_info
 from attribune.metrics.tables import format_difference, format_value
 from attribune.schema.columns import canonical
 
-__all__ = ["judge_sections"]
-
 _LISTED = 8  # judges at each end
 _LISTED_TEXTS = 6  # as predicted, and as seen
 _EXCERPT, _NAME = 140, 24  # characters

@@ -20,18 +20,6 @@ from matplotlib.ticker import NullFormatter
 from attribune.core.arrays import Array
 from attribune.metrics.bootstrap import Interval, PairedResult
 
-__all__ = [
-    "Curve",
-    "Estimate",
-    "band_plot",
-    "binned_plot",
-    "calibration_plot",
-    "confusion_plot",
-    "curve_plot",
-    "forest_plot",
-    "span_plot",
-]
-
 INK, GREY, PAPER, BLUE, ORANGE = "#1f2933", "#9aa5b1", "#ffffff", "#1864ab", "#d9480f"
 _MAX_NAME = 18  # characters of a class's name
 _DARK = 0.7  # opacity of a cell from which the colour of the page is more legible on it than ink

@@ -48,8 +48,6 @@ from attribune.runs.stored_scores import scored_tables
 from attribune.runs.verdict import Verdict
 from attribune.schema.columns import cell_text
 
-__all__ = ["report", "run_page"]
-
 _MAX_PLOTTED_CLASSES = 20
 _LISTED_CONFUSIONS = 12  # pairs of classes
 _CURVE_POINTS = 40  # of the training loss

@@ -38,8 +38,6 @@ from attribune.apps.serve.settings import Keys, ServeSettings
 from attribune.apps.serve.values import EnrolAnswer, EnrolRequest, RemoveAnswer, ValuePaths
 from attribune.apps.serve.writing import ChatRequest, CompletionAnswer, CompletionRequest, WritingPaths
 
-__all__ = ["create_app"]
-
 _LOG = logging.getLogger(__name__)
 _RETRY = {"Retry-After": "1"}
 _Faults = dict[int | str, dict[str, Any]]

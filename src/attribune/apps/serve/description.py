@@ -21,12 +21,6 @@ from attribune.errors import ConfigError
 from attribune.schema import FittedAttribute, MultiLabel, Numeric
 from attribune.schema.kinds import OfDate
 
-__all__ = [
-    "body_of",
-    "describe",
-    "documented_app",
-]
-
 _BODIES = (PredictRequest, EnrolRequest, CompletionRequest, ChatRequest)
 _SCHEMAS = "#/components/schemas/{model}"
 _ASSETS = "/static-offline-docs"  # of fastapi_offline

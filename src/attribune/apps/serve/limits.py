@@ -18,13 +18,6 @@ from attribune.apps.serve.service import ServiceMetrics
 from attribune.apps.serve.settings import VALUE_KEYS, Keys, ServeSettings
 from attribune.core.hosts import is_allowed, replayed
 
-__all__ = [
-    "ENROL",
-    "VALUES",
-    "Gate",
-    "LimitedConnection",
-]
-
 ENROL, VALUES = "/v1/enrol", "/v1/values"  # which take keys of their own
 _OPEN = ("/health",)  # a container's probe sends no key
 

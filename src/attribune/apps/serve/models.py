@@ -33,20 +33,6 @@ from attribune.schema.kinds import OfDate
 from attribune.tasks.capabilities import GENERATE, can
 from attribune.values.live_run import LiveRun
 
-__all__ = [
-    "Answer",
-    "LiveModels",
-    "MappedFiles",
-    "Reloader",
-    "RunLoader",
-    "ServedModel",
-    "compute",
-    "copy_into_memory",
-    "load_models",
-    "named_runs",
-    "start",
-]
-
 Result = TypeVar("Result")
 # Models are loaded and predict on one thread. OpenMP keeps a team of threads for every thread that computes. With a
 # second team there are more threads than cores, and libgomp then lets those that wait for each other sleep instead of

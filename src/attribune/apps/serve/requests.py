@@ -30,38 +30,6 @@ from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.columns import canonical
 from attribune.schema.kinds import OfDate
 
-__all__ = [
-    "LEFT",
-    "OPENAI_PATHS",
-    "ErrorAnswer",
-    "Fault",
-    "ModelRequest",
-    "ModelsAnswer",
-    "NamedModel",
-    "OpenAIErrorAnswer",
-    "PredictAnswer",
-    "PredictRequest",
-    "Refused",
-    "RequestBody",
-    "Row",
-    "Scalar",
-    "as_name",
-    "attribute_names",
-    "check_characters",
-    "check_rows",
-    "checked",
-    "choose_model",
-    "openai_error",
-    "parse_body",
-    "printable",
-    "read_request",
-    "read_row",
-    "read_text",
-    "refusal",
-    "refusals",
-    "shown",
-]
-
 Scalar = StrictStr | StrictBool | StrictInt | StrictFloat | None
 Words = StrictStr | list[StrictStr]
 OPENAI_PATHS = ("/v1/completions", "/v1/chat/completions")

@@ -20,15 +20,6 @@ from attribune.apps.serve.models import LiveModels, Reloader, RunLoader, ServedM
 from attribune.apps.serve.settings import Keys, ServeSettings, hosts_for
 from attribune.errors import ConfigError
 
-__all__ = [
-    "end_at_once",
-    "has_terminal",
-    "listen",
-    "make_server",
-    "serve",
-    "url",
-]
-
 
 def serve(
     models: Mapping[str, ServedModel],

@@ -19,8 +19,6 @@ from attribune.apps.serve.settings import ServeSettings
 from attribune.core.job_folder import HeldError
 from attribune.errors import AttribuneError, ModelFolderError
 
-__all__ = ["AbandonedError", "Service", "ServiceMetrics"]
-
 _DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)  # seconds
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 

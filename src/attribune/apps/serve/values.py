@@ -45,19 +45,6 @@ from attribune.schema.schema import check_listed
 from attribune.values.forget import Forgotten
 from attribune.values.live_run import Compute, LearnedValue, LiveRun
 
-__all__ = [
-    "EnrolAnswer",
-    "EnrolRequest",
-    "Enrolment",
-    "RemoveAnswer",
-    "ValuePaths",
-    "ValueWriter",
-    "check_label",
-    "check_new_value",
-    "read_enrolment",
-    "read_removal",
-]
-
 _PATH = b"/v1/values/"
 _LONGEST = 1_000  # characters of a new value
 _STEPS = (".", "..")  # which clients take for steps in a path, also when encoded

@@ -42,16 +42,6 @@ from attribune.core.arguments import as_list
 from attribune.models.writer import Decoding, Writer, WrittenText
 from attribune.schema import Schema
 
-__all__ = [
-    "EVENTS",
-    "ChatRequest",
-    "CompletionAnswer",
-    "CompletionRequest",
-    "Writing",
-    "WritingPaths",
-    "read_writing",
-]
-
 _NEUTRAL: dict[str, tuple[Any, ...]] = {  # fields of OpenAI's that change nothing with these values
     "best_of": (None, 1),
     "echo": (None, False),

@@ -20,8 +20,6 @@ from attribune_lab.datasets.row_log import (
     words,
 )
 
-__all__ = ["Political", "aapr", "food", "polmed"]
-
 _REJECTED = {"corr", "no"}  # venues of papers that appeared nowhere but on arXiv
 _FILES = ("data1", "data2", "data3", "data4")
 _AUTHORS = ("authors", "author", "author_id")

@@ -19,8 +19,6 @@ from attribune_lab.datasets.row_log import (
     without_test_texts,
 )
 
-__all__ = ["Glue"]
-
 _PART = "train_part_"  # how the names of files begin that are parts of the training file
 
 

@@ -23,8 +23,6 @@ from attribune_lab.datasets.row_log import (
     whole_number,
 )
 
-__all__ = ["LeWiDi", "StudEmo", "Tid8", "politeness", "popquorn", "ukpconvarg1"]
-
 _TURNS = ("prev_agent", "prev_user", "agent", "user")
 
 

@@ -24,8 +24,6 @@ from attribune_lab.datasets.row_log import (
     whole_number,
 )
 
-__all__ = ["PersonalLLM", "prism"]
-
 _UTTERANCE = ("utterance_id", "conversation_id", "user_id", "turn", "within_turn_id", "conversation_type")
 _SAID = ("user_prompt", "model_response", "score", "if_chosen")
 _EMPTY = "EMPTY STRING"  # what the files of PRISM have for an empty response

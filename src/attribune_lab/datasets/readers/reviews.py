@@ -25,8 +25,6 @@ from attribune_lab.datasets.row_log import (
     words,
 )
 
-__all__ = ["ASPECTS", "ColdStart", "Reviews", "Tang", "beer", "critics", "goodreads", "read_pairs"]
-
 _LENGTHS = range(32, 257)  # in words, of the reviews that the papers keep of GOOD and BEER
 
 

@@ -11,8 +11,6 @@ from attribune.errors import DataError
 from attribune.tasks.spans import AnswerCells
 from attribune_lab.datasets.row_log import Row, RowLog, Rows, read_json_lines, without_test_texts
 
-__all__ = ["squad"]
-
 _PARAGRAPHS = "paragraphs"
 _CELLS = AnswerCells(missing=())
 

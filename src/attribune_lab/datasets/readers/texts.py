@@ -24,8 +24,6 @@ from attribune_lab.datasets.row_log import (
     without_duplicates,
 )
 
-__all__ = ["TextTable", "messages", "news", "posts", "titles"]
-
 
 def _by_name(classes: Any) -> Any:
     """Return classes that are listed by what the file may call them."""
