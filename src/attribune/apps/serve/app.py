@@ -107,7 +107,7 @@ def create_app(
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _failed)
-    describe(app, models, settings)
+    describe(app, service)
     paths = {path for route in app.routes if (path := getattr(route, "path_format", None))}
     app.add_middleware(
         Gate,

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.requests import OPENAI_PATHS, PredictRequest, Refused, read_row
+from attribune.apps.serve.service import Service
 from attribune.apps.serve.settings import ServeSettings
 from attribune.apps.serve.values import EnrolRequest, check_label, check_new_value
 from attribune.apps.serve.writing import EVENTS, ChatRequest, CompletionRequest
@@ -118,7 +119,7 @@ def body_of(request: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": schema}}
 
 
-def describe(app: FastAPI, models: Mapping[str, ServedModel], settings: ServeSettings) -> None:
+def describe(app: FastAPI, service: Service) -> None:
     """Let an application describe itself, each time anew: models and values come and go.
 
     An example has the most frequent value of each attribute, so that a value that was forgotten is in none.
@@ -132,8 +133,8 @@ def describe(app: FastAPI, models: Mapping[str, ServedModel], settings: ServeSet
 
     def described() -> dict[str, Any]:
         found = copy.deepcopy(document)
-        _add_limits(found["components"]["schemas"], models, settings)
-        _add_examples(found["paths"], models, settings)
+        _add_limits(found["components"]["schemas"], service.models, service.settings)
+        _add_examples(found["paths"], service.models, service.settings)
         return found
 
     app.openapi = described  # type: ignore[method-assign]

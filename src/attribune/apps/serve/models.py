@@ -1,12 +1,11 @@
-"""The models of a service: loaded over shared weights, kept apart from their files, asked together, and exchanged."""
+"""The models of a service: loaded over shared weights, kept apart from their files, and asked together."""
 
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import threading
-from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,7 +42,6 @@ _LARGEST_COPY = 1 << 28  # bytes of a tensor; larger ones, such as tables of mil
 _SUFFIXES = (".safetensors", ".arrow")
 _LISTS_FILES = hasattr(psutil.Process, "memory_maps")  # not on macOS
 Columns = Mapping[str, Sequence[Any]]
-_LOG = logging.getLogger(__name__)
 
 
 def start(function: Callable[[], Result]) -> Future[Result]:
@@ -393,82 +391,3 @@ def _parse_run(run: str) -> tuple[str, str]:
             raise ConfigError(f"{run!r}: write NAME=FOLDER, or the folder alone")
         return name, source
     return Path(run).resolve().name, run
-
-
-class LiveModels(Mapping[str, ServedModel]):
-    """The models by name, which can be replaced all at once; requests that have theirs keep them."""
-
-    def __init__(self, models: Mapping[str, ServedModel]) -> None:
-        self.current = dict(models)
-
-    def replace(self, models: Mapping[str, ServedModel]) -> None:
-        """Serve other models from the next request on."""
-        self.current = dict(models)
-
-    def __getitem__(self, name: str) -> ServedModel:
-        return self.current[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.current)
-
-    def __len__(self) -> int:
-        return len(self.current)
-
-    def values(self) -> ValuesView[ServedModel]:
-        """Return the models, all of one time."""
-        return self.current.values()
-
-    def items(self) -> ItemsView[str, ServedModel]:
-        """Return the models by name, all of one time."""
-        return self.current.items()
-
-
-class Reloader:
-    """Loads runs again beside the models that answer, and puts them in their place; where that fails, nothing changes.
-
-    Args:
-        models: those that are served, under which requests find them.
-        loader: loaded them.
-    """
-
-    def __init__(self, models: LiveModels, loader: RunLoader) -> None:
-        self._models, self._loader = models, loader
-        self._busy = threading.Lock()
-
-    def __call__(self) -> list[str]:
-        """Load the runs and serve them; returns a line on each.
-
-        Raises:
-            AttribuneError: for a run that cannot be loaded, or while another reload is under way.
-        """
-        if not self._busy.acquire(blocking=False):
-            raise ConfigError("the runs are being loaded already: wait for that")
-        try:
-            if self._loader.enrol:
-                raise ConfigError(
-                    "with --enrol the service itself changes its runs, and a value learned during a reload would be "
-                    "lost: stop the service, and start it again"
-                )
-            models = self._loader.load_beside()
-            self._models.replace(models)
-            return [model.summary() for model in models.values()]
-        finally:
-            self._busy.release()
-
-    def in_background(self, say: Callable[[list[str]], None]) -> None:
-        """Load the runs again on a thread of its own.
-
-        Args:
-            say: is given the lines on the models; where there are none, the log says why.
-        """
-
-        def run() -> None:
-            try:
-                say(self())
-            except Exception as error:
-                is_bug = not isinstance(error, AttribuneError)
-                _LOG.warning(
-                    "the runs were not reloaded, and the old ones are still served: %s", error, exc_info=is_bug
-                )
-
-        threading.Thread(target=run, name="attribune-reload", daemon=True).start()
