@@ -70,17 +70,13 @@ class ScoredRows:
         )
 
     @cached_property
-    def _given(self) -> Metric:
-        return self._metric(self.logits)
-
     def metric(self) -> Metric:
-        """Return the main metric of the task."""
-        return self._given
+        """The main metric of the task."""
+        return self._metric(self.logits)
 
     def metric_of(self, mask: Array) -> Metric:
         """Return the main metric of the rows for which a mask (n,) holds; ranks are those among the texts of all."""
-        metric = self.metric()
-        return metric.select(mask) if len(metric) == len(self) else self.select(mask).metric()
+        return self.metric.select(mask) if len(self.metric) == len(self) else self.select(mask).metric
 
     def hidden_metric(self) -> Metric | None:
         """Return the same with every attribute hidden."""
@@ -266,7 +262,7 @@ def value_figures(scored_rows: ScoredRows, attribute: FittedAttribute) -> list[V
     row_counts = np.bincount(ids.reshape(-1), minlength=len(attribute.values) + 1)[1 : len(attribute.values) + 1]
     by_rows = np.argsort(-row_counts, kind="stable").tolist()
     frequent = [index for index in by_rows if row_counts[index] >= LEAST_ROWS][:VALUE_LIMIT]
-    metric, figures, rng = scored_rows.metric(), [], np.random.default_rng(0)
+    metric, figures, rng = scored_rows.metric, [], np.random.default_rng(0)
     for index in frequent:
         mask = (ids == index + 1).any(axis=1)
         rows, figure = int(mask.sum()), scored_rows.metric_of(mask).value()

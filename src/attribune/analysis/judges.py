@@ -82,7 +82,7 @@ def judge_answers(judgements: Judgements) -> list[JudgeAnswers]:
     else:
         assert judgements.answers is not None
         same = _same_answers(judgements.answers, judgements.texts)
-        consistency = _ranged([_agreement(same[rows]) for rows in chosen], _agreement(same), rng)
+        consistency = _ranged([mean_of("agreement", same[rows]) for rows in chosen], mean_of("agreement", same), rng)
     found = [
         JudgeAnswers(
             row=int(judgements.rows[rows[0]]),
@@ -107,10 +107,6 @@ def _same_answers(answers: IntArray, texts: IntArray) -> DoubleArray:
     """Return the share of the others of a text who gave the same answer, for each judgement."""
     others = others_means(np.identity(int(answers.max()) + 1)[answers], texts)
     return np.asarray(np.take_along_axis(others, answers[:, None], axis=1)[:, 0])
-
-
-def _agreement(same: DoubleArray) -> Metric:
-    return mean_of("agreement", same)
 
 
 def _biases(differences: DoubleArray, chosen: Sequence[IntArray], rng: np.random.Generator) -> list[RangedFigure]:
@@ -186,7 +182,7 @@ def metrics_of_judges(scored_rows: ScoredRows, attributes: Sequence[FittedAttrib
     chosen, found = _frequent(scored_rows.clusters[column]), []
     for rows in chosen:
         own = scored_rows.select(rows)
-        given, hidden = own.metric(), own.hidden_metric()
+        given, hidden = own.metric, own.hidden_metric()
         assert hidden is not None
         gain = paired(given, hidden, level=1 - 0.05 / len(chosen))
         found.append(

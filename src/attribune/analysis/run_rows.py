@@ -154,7 +154,7 @@ def _new_rows(folder: RunFolder, data: Any, *, backbone: str | Path | None) -> R
 
 def _gains(rows: ScoredRows, schema: Schema, table: Dataset | None) -> list[CountGain]:
     hidden = rows.hidden_metric()
-    return [] if hidden is None or table is None else gains_by_count(rows.metric(), hidden, value_counts(schema, table))
+    return [] if hidden is None or table is None else gains_by_count(rows.metric, hidden, value_counts(schema, table))
 
 
 def _with_counts(

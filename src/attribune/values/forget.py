@@ -289,10 +289,6 @@ def _text(value: str) -> str:
     return text
 
 
-def _labels(predictions: pa.Table, column: str) -> list[Any]:
-    return list(predictions[f"true_{column}"].to_pylist())
-
-
 def _forget_in_model(
     folder: RunFolder, attribute: str, values: Sequence[str], done: Forgotten, replace: Replace
 ) -> None:
@@ -361,7 +357,9 @@ def _rows_with(
     """
     table, rows = read_table(source, **recipe.data.reading), predictions["row"].to_numpy()
     for column in recipe.label_columns:
-        if len(rows) and (rows.max() >= len(table) or list(table.select(rows)[column]) != _labels(predictions, column)):
+        if len(rows) and (
+            rows.max() >= len(table) or list(table.select(rows)[column]) != predictions[f"true_{column}"].to_pylist()
+        ):
             raise DataError(f"{source} was changed since: its labels are not those of the predictions")
     spec = next(kind for kind in recipe.data.kinds() if kind.name == attribute)
     missing = frozenset(text for text in map(canonical, recipe.data.missing) if text is not None)

@@ -343,9 +343,8 @@ class Experiment(Settings):
         """Return the experiment with another reference, if one is given; ConfigError for an unknown name."""
         if reference is None:
             return self
-        if reference not in (names := [setting.name for setting in self.settings]):
-            raise ConfigError(f"the experiment has no setting {reference!r}: choose from {', '.join(names)}")
-        return self.model_copy(update={"reference": reference})
+        lines = {setting.name: setting for setting in self.settings}
+        return self.model_copy(update={"reference": _known("setting", reference, lines).name})
 
     def setting(self, name: str) -> Setting:
         """Return a setting by its name."""

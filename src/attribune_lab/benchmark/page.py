@@ -99,7 +99,7 @@ def _by_verdict(sentences: Iterable[tuple[bool, str]]) -> tuple[list[str], list[
 def _overall_sentences(overall: Overall) -> Iterator[tuple[bool, str]]:
     for line in overall.lines:
         if line.against is not None:
-            shown = verdict(line.against, higher_is_better=True) != 0
+            shown = line.against.shows_difference
             gap = format_difference("accuracy", line.against)
             total = "" if line.total is None else f"; {line.total:.2f} times the parameters of one model for all sets"
             words = "a difference is shown" if shown else "no difference is shown"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ class _Span:
 
     @classmethod
     def of(cls, span: Mapping[str, Any], info: MetricInfo) -> _Span:
-        pair = PairedResult(**{field.name: span[field.name] for field in fields(PairedResult) if field.name in span})
+        pair = PairedResult.from_record(span)
         cost = pair if info.higher_is_better else _reversed(pair)
         return cls(span["what"], span["first"], span["last"], cost)
 

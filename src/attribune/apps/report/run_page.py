@@ -365,7 +365,7 @@ def _bins(scored_rows: ScoredRows) -> Iterator[Section]:
         by_length = name == "words"
         xlabel = f"{name} of the row" if by_length else f"training rows with the row's {name}"
         estimates = [Estimate.of(one.name, one.figure, scale=info.scale, rows=one.rows) for one in bins]
-        overall = info.scale * scored_rows.metric().value()
+        overall = info.scale * scored_rows.metric.value()
         figure = Figure(
             svg=binned_plot(estimates, ylabel=info.label, xlabel=xlabel, overall=overall),
             caption=f"{info.words.capitalize()} over bins of {xlabel}, with 95 % intervals; below each bin its rows.",
