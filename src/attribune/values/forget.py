@@ -357,9 +357,8 @@ def _rows_with(
     """
     table, rows = read_table(source, **recipe.data.reading), predictions["row"].to_numpy()
     for column in recipe.label_columns:
-        if len(rows) and (
-            rows.max() >= len(table) or list(table.select(rows)[column]) != predictions[f"true_{column}"].to_pylist()
-        ):
+        labels = predictions[f"true_{column}"].to_pylist()
+        if len(rows) and (rows.max() >= len(table) or list(table.select(rows)[column]) != labels):
             raise DataError(f"{source} was changed since: its labels are not those of the predictions")
     spec = next(kind for kind in recipe.data.kinds() if kind.name == attribute)
     missing = frozenset(text for text in map(canonical, recipe.data.missing) if text is not None)
