@@ -457,7 +457,6 @@ class AutoMLModel(Baseline):
 
 
 def _network(settings: NetworkSettings, tensors: Mapping[str, Tensor], task: Task, *, is_pair: bool) -> WordNetwork:
-    """Make a network of its tensors."""
     vectors, features = tensors["embedding.weight"], len(tensors[_WIDE])
     network = WordNetwork(settings, vectors=vectors, features=features, outputs=task.outputs, is_pair=is_pair)
     network.load_state_dict(dict(tensors))

@@ -498,7 +498,6 @@ def _weights(folder: RunFolder, number: int) -> Path:
 
 
 def _line(trial: NetworkTrial, count: int, best: NetworkTrial | None, task: Task) -> str:
-    """Describe a trial."""
     start = f"trial {trial.number + 1} of {count}"
     if trial.score is None or best is None:
         return f"{start} failed: {trial.error}"

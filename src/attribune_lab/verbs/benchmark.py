@@ -162,7 +162,6 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _chosen(experiment: Experiment, options: argparse.Namespace) -> Experiment:
-    """Return the part of an experiment that is asked for."""
     return experiment.only(sets=options.sets, settings=options.settings, folds=options.seeds)
 
 

@@ -48,7 +48,6 @@ def _facts(description: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _text(value: Any) -> str:
-    """Return a value of a description in words."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):

@@ -94,7 +94,6 @@ def _check_tables(options: argparse.Namespace) -> None:
 
 
 def _show_texts(options: argparse.Namespace) -> None:
-    """Predict the texts of ``--text`` and show the predictions."""
     tables = {"a table": options.data, "--output": options.output, "--panel": options.panel}
     tables |= reading_of(options).words()
     if beside := [name for name, value in tables.items() if value]:

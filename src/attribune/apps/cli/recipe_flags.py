@@ -94,7 +94,6 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
 
 
 def _setting(item: str) -> tuple[str, Any]:
-    """Read the key and the value of ``--set KEY=VALUE``."""
     key, equals, text = item.partition("=")
     if not equals:
         raise ConfigError(f"--set {item}: write KEY=VALUE, such as training.weight_decay=0.1")

@@ -60,7 +60,6 @@ def _refusal(scope: Scope) -> Response | None:
 
 
 async def _body(receive: Receive) -> bytes | Response:
-    """Read the body of a request, or refuse it."""
     body, more = bytearray(), True
     try:
         async with asyncio.timeout(_TIMEOUT):

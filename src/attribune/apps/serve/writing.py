@@ -329,7 +329,6 @@ class WritingPaths:
         return await self._write(request, is_chat=True)
 
     async def _write(self, request: Request, *, is_chat: bool) -> Response:
-        """Write the texts that a request asks for."""
         asked = await self._service.read(request, functools.partial(read_writing, is_chat=is_chat))
         loop, deadline = asyncio.get_running_loop(), time.monotonic() + self._service.settings.timeout
         async with self._service.in_time():
@@ -365,7 +364,6 @@ class WritingPaths:
             job.abandon()
 
     def _count(self, job: _Job) -> None:
-        """Count what was written."""
         with suppress(CancelledError):
             if job.future.exception() is None:
                 self._service.metrics.wrote(job.asked.model, job.future.result().usage())
