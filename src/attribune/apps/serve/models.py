@@ -355,10 +355,7 @@ class RunLoader:
         marks = {name: folder.model_mark for name, folder in folders.items()}
         if len({folder.path for folder in folders.values()}) < len(folders):
             raise ConfigError("--enrol with one run under two names: only one of them would learn; give it once")
-        shared = SharedBackbones(default_device())
-        options: Any = {"backbone": self.backbone, "dtype": self.dtype, "quantise": self.quantise}
-        predictors = {name: load_predictor(source, shared=shared, **options) for name, source in self.sources.items()}
-        group = PredictorGroup(predictors, shared=shared)
+        group = self._group()
         writers = {name: Writer.of(one) for name, one in group.items() if can(one.task, GENERATE)}
         copy_into_memory(group.networks())
         gc.collect()  # nothing may hold what has been copied
@@ -372,6 +369,13 @@ class RunLoader:
         for served in models.values():
             served.check()
         return models
+
+    def _group(self) -> PredictorGroup:
+        """Load the predictors of runs over shared weights, which nothing else holds then."""
+        shared = SharedBackbones(default_device())
+        options: Any = {"backbone": self.backbone, "dtype": self.dtype, "quantise": self.quantise}
+        predictors = {name: load_predictor(source, shared=shared, **options) for name, source in self.sources.items()}
+        return PredictorGroup(predictors, shared=shared)
 
     def _with_run(self, model: ServedModel, folder: RunFolder, mark: Any) -> ServedModel:
         """Return a model with its run in memory, or with the reason why its values cannot change."""
