@@ -25,7 +25,8 @@ from attribune.schema.attributes import FittedAttribute
 from attribune.tasks import Classification, Task
 from attribune.tasks.codecs import Choice
 
-_RESAMPLES = 2_000
+RESAMPLES = 2_000
+"""Of the intervals of diagnostics, of which there are many."""
 _BINS = 10
 VALUE_LIMIT = 50
 """Values of an attribute that are analysed: the most frequent in the rows."""
@@ -187,7 +188,7 @@ def compared_in_bins(predicted: Array, true: Array, *, quantity: Literal["probab
         Bin(
             name=f"{predicted[rows[0]]:.3g} to {predicted[rows[-1]]:.3g}",
             rows=len(rows),
-            figure=interval(mean_of("true", true[rows]), resamples=_RESAMPLES),
+            figure=interval(mean_of("true", true[rows]), resamples=RESAMPLES),
             predicted=float(predicted[rows].mean()),
         )
         for rows in np.array_split(order, min(_BINS, max(1, len(predicted) // LEAST_ROWS)))
@@ -195,7 +196,7 @@ def compared_in_bins(predicted: Array, true: Array, *, quantity: Literal["probab
     return Calibration(
         quantity=quantity,
         bins=bins,
-        gap=interval(mean_of("gap", predicted - true), resamples=_RESAMPLES),
+        gap=interval(mean_of("gap", predicted - true), resamples=RESAMPLES),
         error=float(sum(one.rows * abs(one.predicted - one.figure.value) for one in bins) / len(predicted)),
     )
 
@@ -224,7 +225,7 @@ def row_bins(scored_rows: ScoredRows) -> dict[str, list[Bin]]:
                 Bin(
                     name=label,
                     rows=int(mask.sum()),
-                    figure=interval(scored_rows.metric_of(mask), resamples=_RESAMPLES),
+                    figure=interval(scored_rows.metric_of(mask), resamples=RESAMPLES),
                 )
                 for label, mask in masks.items()
             ]
@@ -364,7 +365,7 @@ def _figures_of(head: str, name: str, true: Array, predicted: Array, clusters: C
         metrics["precision"] = ratio("precision", hits, predicted)
     if true.any():
         metrics["recall"] = ratio("recall", hits, true)
-    found = {key: interval(metric, resamples=_RESAMPLES) for key, metric in clustered(metrics, clusters).items()}
+    found = {key: interval(metric, resamples=RESAMPLES) for key, metric in clustered(metrics, clusters).items()}
     return ClassFigures(
         head=head,
         name=name,

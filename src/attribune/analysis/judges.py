@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from attribune.analysis.diagnostics import VALUE_LIMIT, ScoredRows, random_row_range
+from attribune.analysis.diagnostics import RESAMPLES, VALUE_LIMIT, ScoredRows, random_row_range
 from attribune.analysis.judgements import Judgements, judge_column
 from attribune.core.arrays import DoubleArray, IntArray
 from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
@@ -21,8 +21,6 @@ from attribune.metrics.formulas import mean_of
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import LEAST_ROWS
 from attribune.schema.attributes import FittedAttribute
-
-_RESAMPLES = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +138,7 @@ def _ranged(metrics: Sequence[Metric], all_rows: Metric, rng: np.random.Generato
     figures = []
     for metric in metrics:
         low, high = random_row_range(all_rows, len(metric), rng, tests=len(metrics))
-        found = interval(metric, resamples=_RESAMPLES)
+        found = interval(metric, resamples=RESAMPLES)
         figures.append(RangedFigure(value=found.value, interval=found, low=low, high=high))
     return figures
 

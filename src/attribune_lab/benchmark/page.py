@@ -107,19 +107,18 @@ def _overall_sentences(overall: Overall) -> Iterator[tuple[bool, str]]:
 
 
 def _section(table: SetTable) -> Section:
-    lines = {line.name: line for line in table.lines}
-    shown, undecided = _by_verdict(_sentences(table, lines))
+    shown, undecided = _by_verdict(_sentences(table))
     return Section(
         title=table.plan.heading,
         sentences=shown,
         undecided=undecided,
-        figures=list(_figures(table, lines)),
+        figures=list(_figures(table)),
         table=Markup(html_table(table)),
         notes=[note.replace("`", "") for note in notes_of(table)],
     )
 
 
-def _figures(table: SetTable, lines: dict[str, Line]) -> Iterator[Figure]:
+def _figures(table: SetTable) -> Iterator[Figure]:
     info = metric_info(table.metric)
     values = [
         Estimate.of(line.name, line.metrics[info.name], scale=info.scale, highlighted=line.name in table.best)
@@ -141,18 +140,18 @@ def _figures(table: SetTable, lines: dict[str, Line]) -> Iterator[Figure]:
             caption=f"The difference to {table.reference} on the same rows. In blue: the interval excludes zero, "
             "a difference is shown.",
         )
-    yield from _binned_figures(table, lines)
+    yield from _binned_figures(table)
     yield from _learning_curves(table)
 
 
-def _sentences(table: SetTable, lines: dict[str, Line]) -> Iterator[tuple[bool, str]]:
+def _sentences(table: SetTable) -> Iterator[tuple[bool, str]]:
     """Yield the findings, each with whether it shows something."""
     yield from ((True, sentence) for sentence in _reading_sentences(table))
     for line in table.lines:
         for other in table.lines:
             if line is not other:
                 yield from _pair_sentences(table, line, other)
-    yield from ((True, sentence) for sentence in _method_sentences(table, lines))
+    yield from ((True, sentence) for sentence in _method_sentences(table))
 
 
 def _reading_sentences(table: SetTable) -> Iterator[str]:
@@ -185,8 +184,9 @@ def _pair_sentences(table: SetTable, line: Line, other: Line) -> Iterator[tuple[
         yield answer != 0, sentence
 
 
-def _method_sentences(table: SetTable, lines: dict[str, Line]) -> Iterator[str]:
+def _method_sentences(table: SetTable) -> Iterator[str]:
     """Name the settings that nothing is shown to be better than, and the fastest of them."""
+    lines = table.by_name
     best = [name for name in table.best if name in lines]
     if len(table.lines) < 2 or not best:
         return
@@ -227,13 +227,13 @@ def _counterpart(line: Line, other: Line) -> str | None:
     return "attributes" if ours.attributes is None and theirs.attributes == () else None
 
 
-def _binned_figures(table: SetTable, lines: dict[str, Line]) -> Iterator[Figure]:
+def _binned_figures(table: SetTable) -> Iterator[Figure]:
     """Plot the difference of the best setting that reads attributes to the reference, over bins of rows."""
     reading = _reading(table)
-    if not reading or table.reference not in lines:
+    if not reading or table.reference not in table.by_name:
         return
     best = next((line for line in reading if line.name in table.best), reading[0])
-    for name, bins in _binned_differences(best.group, lines[table.reference].group, metric=table.metric):
+    for name, bins in _binned_differences(best.group, table.by_name[table.reference].group, metric=table.metric):
         attribute = name.removeprefix("count.")
         if attribute == name:
             xlabel = by = "words of the text"

@@ -33,7 +33,7 @@ from attribune.apps.serve.requests import (
     refusal,
     refusals,
 )
-from attribune.apps.serve.service import Service, ServiceMetrics
+from attribune.apps.serve.service import Service
 from attribune.apps.serve.settings import Keys, ServeSettings
 from attribune.apps.serve.values import EnrolAnswer, EnrolRequest, RemoveAnswer, ValuePaths
 from attribune.apps.serve.writing import ChatRequest, CompletionAnswer, CompletionRequest, WritingPaths
@@ -81,9 +81,7 @@ def create_app(
         models: by name, as `load_models` returns them.
         keys: which callers must send; none by default.
     """
-    settings = settings or ServeSettings()
-    metrics = ServiceMetrics()
-    service = Service(models, settings, metrics)
+    service = Service(models, settings or ServeSettings())
     values = ValuePaths(service)
 
     @asynccontextmanager
@@ -109,13 +107,7 @@ def create_app(
     app.add_exception_handler(Exception, _failed)
     describe(app, service)
     paths = {path for route in app.routes if (path := getattr(route, "path_format", None))}
-    app.add_middleware(
-        Gate,
-        settings=settings,
-        keys=keys or Keys(),
-        metrics=metrics,
-        paths=paths,
-    )
+    app.add_middleware(Gate, service=service, keys=keys or Keys(), paths=paths)
     return app
 
 

@@ -92,11 +92,11 @@ class Service:
         reader: the thread that reads large bodies.
     """
 
-    def __init__(self, models: Mapping[str, ServedModel], settings: ServeSettings, metrics: ServiceMetrics) -> None:
-        self.models, self.settings, self.metrics = models, settings, metrics
-        self.batcher = Batcher(max_queue_size=settings.max_queue_size, observe=metrics.batch_sizes.observe)
+    def __init__(self, models: Mapping[str, ServedModel], settings: ServeSettings) -> None:
+        self.models, self.settings, self.metrics = models, settings, ServiceMetrics()
+        self.batcher = Batcher(max_queue_size=settings.max_queue_size, observe=self.metrics.batch_sizes.observe)
         self.reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attribune-reader")
-        metrics.watch(self.batcher)
+        self.metrics.watch(self.batcher)
 
     async def read(self, request: Request, parse: Callable[..., Result]) -> Result:
         """Return what a request asks for; a large body is read on a thread, one at a time.
