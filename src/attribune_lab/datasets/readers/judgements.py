@@ -90,7 +90,7 @@ class LeWiDi:
 
     def _label(self, place: str, answer: str, log: RowLog) -> Row | None:
         """Return the columns of an answer; None for one that is broken or left out."""
-        said = [part.strip() for part in answer.split(",")] if self.several else [_whole(answer)]
+        said = [part.strip() for part in answer.split(",")] if self.several else [answer.strip().removesuffix(".0")]
         if not any(said):
             log.leave_out("no answer")
         elif strange := [part for part in said if part not in self.answers]:
@@ -125,11 +125,6 @@ def _judgements(item: Mapping[str, Any]) -> list[tuple[str, str]] | None:
 
 def _listed(value: Any) -> list[str]:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) and value.strip() else []
-
-
-def _whole(answer: str) -> str:
-    """An answer without the decimals of a whole number."""
-    return answer.strip().removesuffix(".0")
 
 
 def _dialogue(value: Any) -> str:

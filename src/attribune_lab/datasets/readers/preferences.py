@@ -140,7 +140,8 @@ def _compared(conversation: _Conversation, log: RowLog) -> Iterator[Row]:
         is_whole = is_whole and number == place
         lines.append(f"user: {turn.prompt}")
         seen: set[frozenset[str]] = set()
-        for first, second in combinations(sorted(_with_text(turn, log), key=lambda one: one.number), 2):
+        with_text = [one for one in turn.responses if not log.leave_out_if({"no text": not one.text})]
+        for first, second in combinations(sorted(with_text, key=lambda one: one.number), 2):
             texts = frozenset((first.text, second.text))
             repeated = {
                 "the same text twice": len(texts) == 1,
@@ -159,11 +160,6 @@ def _compared(conversation: _Conversation, log: RowLog) -> Iterator[Row]:
         chosen = {response.text for response in turn.responses if response.is_chosen}
         is_whole = is_whole and len(chosen) == 1
         lines += [f"model: {text}" for text in chosen]
-
-
-def _with_text(turn: _Turn, log: RowLog) -> list[_Response]:
-    """Return the responses that are not empty."""
-    return [response for response in turn.responses if not log.leave_out_if({"no text": not response.text})]
 
 
 def _preferred(first: float, second: float) -> str:

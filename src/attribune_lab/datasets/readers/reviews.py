@@ -138,7 +138,8 @@ def _beer_review(place: str, review: Mapping[str, Any], log: RowLog) -> Row | No
     rated = {name: review.get(f"review/{name}") for name in (*ASPECTS, "overall")}
     ratings = {name: _rating(value) for name, value in rated.items()}
     text = review.get("review/text")
-    user, beer = (str(review.get(name) or "").strip() for name in (_user_key(review), "beer/beerId"))
+    by = "user/profileName" if "user/profileName" in review else "review/profileName"  # another one in each format
+    user, beer = (str(review.get(name) or "").strip() for name in (by, "beer/beerId"))
     wrong = next((name for name, value in ratings.items() if value is None), None)
     if wrong is not None:
         log.broken(place, f"{wrong} is not a rating", found=repr(str(rated[wrong])[:30]))
@@ -156,11 +157,6 @@ def _beer_review(place: str, review: Mapping[str, Any], log: RowLog) -> Row | No
         return None
     aspects = {name: ratings[name] for name in ASPECTS}
     return {"text": " ".join(text.split())} | aspects | {"user": user, "beer": beer, "overall": ratings["overall"]}
-
-
-def _user_key(review: Mapping[str, Any]) -> str:
-    """Return the name of the user's field, which is another one in each format."""
-    return "user/profileName" if "user/profileName" in review else "review/profileName"
 
 
 def _rating(value: Any) -> str | None:
