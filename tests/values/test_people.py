@@ -26,7 +26,7 @@ from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
-from attribune.values.enrol import enrol, undo_enrolment
+from attribune.values.enrol import enrol
 from attribune.values.forget import forget
 from attribune.values.learning import EnrolSettings, ValueLearner
 from attribune.values.reading import NewValues
@@ -106,12 +106,12 @@ def test_what_was_added_is_taken_back_to_the_bit(run: Path, new: Path, tmp_path:
     once = small_runs.file_bytes(run)
     enrol(run, new)
     assert len(enrolments(run)) == 2
-    assert {value.value for value in undo_enrolment(run)} == {"u7", "u9", "u10", "u11"}
+    assert {value.value for value in enrol(run, undo=True).removed} == {"u7", "u9", "u10", "u11"}
     assert small_runs.file_bytes(run) == once
-    undo_enrolment(run)
+    enrol(run, undo=True)
     assert small_runs.file_bytes(run) == before
     with pytest.raises(ConfigError, match="there is nothing to undo"):
-        undo_enrolment(run)
+        enrol(run, undo=True)
 
 
 @pytest.mark.exhaustive
@@ -273,7 +273,7 @@ def test_who_was_added_is_forgotten_too(run: Path, new: Path) -> None:
     enrol(run, new, **ONE_STEP)
     forget(run, "user", ["u9", "u2"])
     assert files_with_value("u9", run) == files_with_value("u2", run) == []
-    assert "u9" not in {value.value for value in undo_enrolment(run)}
+    assert "u9" not in {value.value for value in enrol(run, undo=True).removed}
     assert sorted(load_run(run)[1].schema["user"].values) == [f"u{n}" for n in (0, 1, 3, 4, 5, 6)]
 
 

@@ -24,8 +24,6 @@ from attribune.models.predictor import Predictor
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
 
-__all__ = ["METHOD", "ablate"]
-
 METHOD = "the method"
 """What is switched off where no attribute is named."""
 

@@ -25,27 +25,8 @@ from attribune.schema.attributes import FittedAttribute
 from attribune.tasks import Classification, Task
 from attribune.tasks.codecs import Choice
 
-__all__ = [
-    "VALUE_LIMIT",
-    "Bin",
-    "Calibration",
-    "ClassFigures",
-    "Head",
-    "Mistake",
-    "ScoredRows",
-    "ValueFigure",
-    "calibration",
-    "chosen",
-    "class_figures",
-    "compared_in_bins",
-    "heads",
-    "largest_mistakes",
-    "random_row_range",
-    "row_bins",
-    "value_figures",
-]
-
-_RESAMPLES = 2_000
+RESAMPLES = 2_000
+"""Of the intervals of diagnostics, of which there are many."""
 _BINS = 10
 VALUE_LIMIT = 50
 """Values of an attribute that are analysed: the most frequent in the rows."""
@@ -90,17 +71,13 @@ class ScoredRows:
         )
 
     @cached_property
-    def _given(self) -> Metric:
-        return self._metric(self.logits)
-
     def metric(self) -> Metric:
-        """Return the main metric of the task."""
-        return self._given
+        """The main metric of the task."""
+        return self._metric(self.logits)
 
     def metric_of(self, mask: Array) -> Metric:
         """Return the main metric of the rows for which a mask (n,) holds; ranks are those among the texts of all."""
-        metric = self.metric()
-        return metric.select(mask) if len(metric) == len(self) else self.select(mask).metric()
+        return self.metric.select(mask) if len(self.metric) == len(self) else self.select(mask).metric
 
     def hidden_metric(self) -> Metric | None:
         """Return the same with every attribute hidden."""
@@ -211,7 +188,7 @@ def compared_in_bins(predicted: Array, true: Array, *, quantity: Literal["probab
         Bin(
             name=f"{predicted[rows[0]]:.3g} to {predicted[rows[-1]]:.3g}",
             rows=len(rows),
-            figure=interval(mean_of("true", true[rows]), resamples=_RESAMPLES),
+            figure=interval(mean_of("true", true[rows]), resamples=RESAMPLES),
             predicted=float(predicted[rows].mean()),
         )
         for rows in np.array_split(order, min(_BINS, max(1, len(predicted) // LEAST_ROWS)))
@@ -219,7 +196,7 @@ def compared_in_bins(predicted: Array, true: Array, *, quantity: Literal["probab
     return Calibration(
         quantity=quantity,
         bins=bins,
-        gap=interval(mean_of("gap", predicted - true), resamples=_RESAMPLES),
+        gap=interval(mean_of("gap", predicted - true), resamples=RESAMPLES),
         error=float(sum(one.rows * abs(one.predicted - one.figure.value) for one in bins) / len(predicted)),
     )
 
@@ -248,7 +225,7 @@ def row_bins(scored_rows: ScoredRows) -> dict[str, list[Bin]]:
                 Bin(
                     name=label,
                     rows=int(mask.sum()),
-                    figure=interval(scored_rows.metric_of(mask), resamples=_RESAMPLES),
+                    figure=interval(scored_rows.metric_of(mask), resamples=RESAMPLES),
                 )
                 for label, mask in masks.items()
             ]
@@ -286,7 +263,7 @@ def value_figures(scored_rows: ScoredRows, attribute: FittedAttribute) -> list[V
     row_counts = np.bincount(ids.reshape(-1), minlength=len(attribute.values) + 1)[1 : len(attribute.values) + 1]
     by_rows = np.argsort(-row_counts, kind="stable").tolist()
     frequent = [index for index in by_rows if row_counts[index] >= LEAST_ROWS][:VALUE_LIMIT]
-    metric, figures, rng = scored_rows.metric(), [], np.random.default_rng(0)
+    metric, figures, rng = scored_rows.metric, [], np.random.default_rng(0)
     for index in frequent:
         mask = (ids == index + 1).any(axis=1)
         rows, figure = int(mask.sum()), scored_rows.metric_of(mask).value()
@@ -388,7 +365,7 @@ def _figures_of(head: str, name: str, true: Array, predicted: Array, clusters: C
         metrics["precision"] = ratio("precision", hits, predicted)
     if true.any():
         metrics["recall"] = ratio("recall", hits, true)
-    found = {key: interval(metric, resamples=_RESAMPLES) for key, metric in clustered(metrics, clusters).items()}
+    found = {key: interval(metric, resamples=RESAMPLES) for key, metric in clustered(metrics, clusters).items()}
     return ClassFigures(
         head=head,
         name=name,

@@ -37,8 +37,6 @@ from attribune.runs.verdict import NOT_BLENDED, Verdict, run_verdict
 from attribune.tasks import Task
 from attribune.tasks.base import scored_metrics
 
-__all__ = ["AS_GIVEN", "HIDDEN", "Evaluation", "compare_runs", "compare_scores", "evaluate"]
-
 AS_GIVEN, HIDDEN = "as given", "attributes hidden"
 """The two ways in which rows are scored."""
 _PARTS = ("test", "validation")  # by preference, those on which two runs are compared

@@ -26,8 +26,6 @@ from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
 from attribune.tasks.capabilities import GENERATE, require
 
-__all__ = ["TextEvaluation", "evaluate_texts"]
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TextEvaluation:

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from attribune.analysis.diagnostics import Calibration, ScoredRows, compared_in_bins
+from attribune.analysis.diagnostics import RESAMPLES, Calibration, ScoredRows, compared_in_bins
 from attribune.core.arrays import DoubleArray, IntArray
 from attribune.data.clusters import TEXT, Clusters
 from attribune.metrics.bootstrap import Interval, interval
@@ -21,9 +21,6 @@ from attribune.metrics.formulas import mean_of, spearman
 from attribune.metrics.results import LEAST_ROWS
 from attribune.tasks import Regression, Task
 
-__all__ = ["Judgements", "TextFigures", "find_judgements", "judge_column", "text_figures"]
-
-_RESAMPLES = 2_000
 _DIGITS = 4  # of labels that were standardised in single precision, in standard deviations
 
 
@@ -170,7 +167,7 @@ def text_figures(judgements: Judgements) -> TextFigures:
         counts=np.bincount(judgements.texts),
         seen=seen,
         predicted=predicted,
-        mean=interval(mean_of("disagreement", seen), resamples=_RESAMPLES),
+        mean=interval(mean_of("disagreement", seen), resamples=RESAMPLES),
         calibration=compared_in_bins(predicted, seen, quantity=quantity) if is_many else None,
-        correlation=interval(spearman(seen, predicted), resamples=_RESAMPLES) if varies else None,
+        correlation=interval(spearman(seen, predicted), resamples=RESAMPLES) if varies else None,
     )

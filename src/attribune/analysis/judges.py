@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from attribune.analysis.diagnostics import VALUE_LIMIT, ScoredRows, random_row_range
+from attribune.analysis.diagnostics import RESAMPLES, VALUE_LIMIT, ScoredRows, random_row_range
 from attribune.analysis.judgements import Judgements, judge_column
 from attribune.core.arrays import DoubleArray, IntArray
 from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
@@ -21,10 +21,6 @@ from attribune.metrics.formulas import mean_of
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import LEAST_ROWS
 from attribune.schema.attributes import FittedAttribute
-
-__all__ = ["JudgeAnswers", "JudgeMetric", "RangedFigure", "judge_answers", "metrics_of_judges"]
-
-_RESAMPLES = 2_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +80,7 @@ def judge_answers(judgements: Judgements) -> list[JudgeAnswers]:
     else:
         assert judgements.answers is not None
         same = _same_answers(judgements.answers, judgements.texts)
-        consistency = _ranged([_agreement(same[rows]) for rows in chosen], _agreement(same), rng)
+        consistency = _ranged([mean_of("agreement", same[rows]) for rows in chosen], mean_of("agreement", same), rng)
     found = [
         JudgeAnswers(
             row=int(judgements.rows[rows[0]]),
@@ -109,10 +105,6 @@ def _same_answers(answers: IntArray, texts: IntArray) -> DoubleArray:
     """Return the share of the others of a text who gave the same answer, for each judgement."""
     others = others_means(np.identity(int(answers.max()) + 1)[answers], texts)
     return np.asarray(np.take_along_axis(others, answers[:, None], axis=1)[:, 0])
-
-
-def _agreement(same: DoubleArray) -> Metric:
-    return mean_of("agreement", same)
 
 
 def _biases(differences: DoubleArray, chosen: Sequence[IntArray], rng: np.random.Generator) -> list[RangedFigure]:
@@ -146,7 +138,7 @@ def _ranged(metrics: Sequence[Metric], all_rows: Metric, rng: np.random.Generato
     figures = []
     for metric in metrics:
         low, high = random_row_range(all_rows, len(metric), rng, tests=len(metrics))
-        found = interval(metric, resamples=_RESAMPLES)
+        found = interval(metric, resamples=RESAMPLES)
         figures.append(RangedFigure(value=found.value, interval=found, low=low, high=high))
     return figures
 
@@ -188,7 +180,7 @@ def metrics_of_judges(scored_rows: ScoredRows, attributes: Sequence[FittedAttrib
     chosen, found = _frequent(scored_rows.clusters[column]), []
     for rows in chosen:
         own = scored_rows.select(rows)
-        given, hidden = own.metric(), own.hidden_metric()
+        given, hidden = own.metric, own.hidden_metric()
         assert hidden is not None
         gain = paired(given, hidden, level=1 - 0.05 / len(chosen))
         found.append(

@@ -27,8 +27,6 @@ from attribune.schema.attributes import FittedAttribute, counts_of_rows
 from attribune.tasks import Task
 from attribune.values.record import schema_of_training
 
-__all__ = ["RunRows", "rows_of_run"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunRows:
@@ -156,7 +154,7 @@ def _new_rows(folder: RunFolder, data: Any, *, backbone: str | Path | None) -> R
 
 def _gains(rows: ScoredRows, schema: Schema, table: Dataset | None) -> list[CountGain]:
     hidden = rows.hidden_metric()
-    return [] if hidden is None or table is None else gains_by_count(rows.metric(), hidden, value_counts(schema, table))
+    return [] if hidden is None or table is None else gains_by_count(rows.metric, hidden, value_counts(schema, table))
 
 
 def _with_counts(

@@ -24,8 +24,6 @@ from packaging.specifiers import SpecifierSet
 
 from attribune.core.threads import busy_cores, core_count, find_busy_machine, limit_threads, quota_cores
 
-__all__ = ["EXTRAS", "examine"]
-
 T = TypeVar("T")
 Facts = dict[str, Any]
 EXTRAS = {

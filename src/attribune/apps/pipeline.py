@@ -19,8 +19,6 @@ from attribune.models.predictor import Predictor
 from attribune.models.row_inputs import RowInput, is_list
 from attribune.tasks.capabilities import PIPELINE, require
 
-__all__ = ["AttributeClassificationPipeline"]
-
 TASK = "attribute-classification"
 _ROWS = 4096  # of an iterator, scored at once
 
@@ -79,7 +77,6 @@ class AttributeClassificationPipeline(Pipeline):
         return {"rows": self._predictor.encode_rows(given.columns), "is_single": given.is_single}
 
     def _forward(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Score encoded rows."""
         rows: EncodedRows = inputs["rows"]
         return {"logits": self._predictor.score(rows), "is_single": inputs["is_single"]}
 

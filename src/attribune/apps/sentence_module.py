@@ -16,8 +16,6 @@ from attribune.models.document_vectors import DocumentReader, TextOf
 from attribune.models.model import AttributeModel
 from attribune.models.row_inputs import shared_values
 
-__all__ = ["AttributeModule"]
-
 _SETTINGS = "attribune_module.json"
 
 

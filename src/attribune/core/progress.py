@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,11 @@ class Reporter:
     def note(self, text: str) -> None:
         """Report what was read, dropped or chosen."""
         _log.info("%s", text)
+
+    def notes(self, texts: Iterable[str]) -> None:
+        """Report several of them."""
+        for text in texts:
+            self.note(text)
 
     def started(self, *, done: int, total: int, epochs: float | None = None) -> None:
         """Report that training begins, or continues, at step `done` of `total`; `epochs` if it has a number of them."""

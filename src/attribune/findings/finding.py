@@ -16,8 +16,6 @@ from attribune.findings import tables, trainings, verdicts
 from attribune.findings.sentences import Sentences, Values
 from attribune.metrics.metric import metric_info
 
-__all__ = ["CODES", "Finding", "meanings", "said"]
-
 
 @dataclass(frozen=True)
 class Finding:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["Sentences", "Values"]
-
 Values = Mapping[str, Any]
 """The figures and names of a finding."""
 

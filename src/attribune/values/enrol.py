@@ -41,14 +41,6 @@ from attribune.values.learning import EnrolSettings, ValueLearner
 from attribune.values.reading import NewValues, read_value_table
 from attribune.values.record import Enrolled, enrolments, replace_with, revise_run, without
 
-__all__ = [
-    "Enrolment",
-    "check_takes_values",
-    "enrol",
-    "learn_values",
-    "undo_enrolment",
-]
-
 _SHOWN = 20  # values that are printed
 
 
@@ -132,15 +124,15 @@ def enrol(
         **reading: how files are read, as in `read_table`.
 
     Raises:
-        ConfigError: for a run whose method has no vectors of values, or an attribute without a vocabulary.
+        ConfigError: for a run whose method has no vectors of values, an attribute without a vocabulary, or nothing to
+            undo.
         DataError: naming file, row or column and the cure, or when there is no new value.
         ModelFolderError: when the model cannot be read or written; the earlier one is still complete.
     """
     if undo:
         if data is not None or attributes is not None or values is not None:
             raise ConfigError("undo removes the values that were added last: leave out data, attributes and values")
-        removed = undo_enrolment(run, backbone=backbone)
-        return Enrolment(removed=tuple(removed))
+        return Enrolment(removed=_undone(run, backbone))
     settings = EnrolSettings(min_rows=min_rows, steps=steps, prior=prior)
     if data is None and not values:
         raise ConfigError("there is neither a table of rows nor one that describes values: give at least one")
@@ -276,22 +268,12 @@ def _described_by(
 
 def _labelled(recipe: Recipe, predictor: Predictor, data: Any, reporter: Reporter) -> LabelledRows:
     rows = LabelledRows.read(recipe, predictor, data)
-    for note in rows.notes:
-        reporter.note(note)
+    reporter.notes(rows.notes)
     return rows.learnable()
 
 
-def undo_enrolment(run: str | Path, *, backbone: str | Path | None = None) -> list[Enrolled]:
-    """Remove the values that were added last, which restores the earlier model bit for bit; returns the values.
-
-    Args:
-        run: folder of a finished run.
-        backbone: new location of the backbone's weights, if they were moved.
-
-    Raises:
-        ConfigError: when there is nothing to undo.
-        ModelFolderError: when the model cannot be read or written; the earlier one is still complete.
-    """
+def _undone(run: str | Path, backbone: str | Path | None) -> tuple[Enrolled, ...]:
+    """Remove the values that were added last, which restores the earlier model bit for bit; returns the values."""
     folder = RunFolder.of(run)
     folder.read_recipe()
     with folder.changed():
@@ -300,4 +282,4 @@ def undo_enrolment(run: str | Path, *, backbone: str | Path | None = None) -> li
             raise ConfigError(f"{folder.path} has no values that were added after training: there is nothing to undo")
         last = record.pop()
         revise_run(folder, lambda schema: without(schema, last), record, backbone=backbone)
-    return last
+    return tuple(last)

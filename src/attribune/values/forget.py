@@ -48,14 +48,6 @@ from attribune.tasks import task_from_dict
 from attribune.values.record import ENROLMENTS, Change, Record, enrolments, replace_with, revise_run
 from attribune.values.traces import MarkedExport, Wanted, drop_rows, marked_exports, marked_rows, search_files
 
-__all__ = [
-    "Forgotten",
-    "files_of_run",
-    "forget",
-    "texts_of_export",
-    "texts_of_run",
-]
-
 _TOKENIZER = "tokenizer.json"
 _WITHOUT_CHECKSUMS = (  # what a model's folder of a release without checksums has, beside a baseline's files
     *(CONFIG, SCHEMA, TENSORS, _TOKENIZER, "added_tokens.json", "chat_template.jinja", "merges.txt", "spiece.model"),
@@ -297,10 +289,6 @@ def _text(value: str) -> str:
     return text
 
 
-def _labels(predictions: pa.Table, column: str) -> list[Any]:
-    return list(predictions[f"true_{column}"].to_pylist())
-
-
 def _forget_in_model(
     folder: RunFolder, attribute: str, values: Sequence[str], done: Forgotten, replace: Replace
 ) -> None:
@@ -369,7 +357,8 @@ def _rows_with(
     """
     table, rows = read_table(source, **recipe.data.reading), predictions["row"].to_numpy()
     for column in recipe.label_columns:
-        if len(rows) and (rows.max() >= len(table) or list(table.select(rows)[column]) != _labels(predictions, column)):
+        labels = predictions[f"true_{column}"].to_pylist()
+        if len(rows) and (rows.max() >= len(table) or list(table.select(rows)[column]) != labels):
             raise DataError(f"{source} was changed since: its labels are not those of the predictions")
     spec = next(kind for kind in recipe.data.kinds() if kind.name == attribute)
     missing = frozenset(text for text in map(canonical, recipe.data.missing) if text is not None)

@@ -26,11 +26,6 @@ from attribune.values.posterior import MOST_DERIVATIVES, value_mode, value_slope
 from attribune.values.reading import NewValues
 from attribune.values.record import Enrolled
 
-__all__ = [
-    "EnrolSettings",
-    "ValueLearner",
-]
-
 _LARGEST_PRIOR = 1e12  # with which new values stay where they start
 _NUMBERS = 200_000  # of a row's derivatives, above which L-BFGS takes fewer passes
 

@@ -40,8 +40,6 @@ from attribune.values.learning import EnrolSettings, ValueLearner
 from attribune.values.reading import NewValues
 from attribune.values.record import Change, Enrolled, Record, enrolments, replace_with, revise_run
 
-__all__ = ["Compute", "LearnedValue", "LiveRun"]
-
 Result = TypeVar("Result")
 
 
@@ -76,12 +74,12 @@ class LiveRun:
 
     Attributes:
         refusal: why no value can be learned, if so; values can still be removed.
+        compute: runs a function that reads or changes the model on the model's thread; at first where it is called.
 
     Args:
         path: the folder.
         mark: `RunFolder.model_mark` from before the model was loaded, so that no other model is ever replaced.
         backbone: new location of the backbone's weights, if they were moved.
-        compute: runs a function that reads or changes the model on the model's thread.
 
     Raises:
         ConfigError: for a run whose values can neither be added nor removed in memory.
@@ -96,7 +94,6 @@ class LiveRun:
         *,
         mark: Any,
         backbone: str | Path | None = None,
-        compute: Compute = _here,
     ) -> None:
         refusal = (
             f"method {recipe.method['name']!r} has no vector for each value that could change in memory: use "
@@ -111,7 +108,8 @@ class LiveRun:
         # Clusters are for intervals of metrics, and the column that names them may be missing here.
         evaluation = recipe.evaluation.model_copy(update={"cluster": ROWS})
         self._reading = recipe.model_copy(update={"evaluation": evaluation})
-        self._model, self._backbone, self.compute, self._mark = model, backbone, compute, mark
+        self._model, self._backbone, self._mark = model, backbone, mark
+        self.compute: Compute = _here
         self.refusal: str | None = None
         try:
             self._check_learns()

@@ -38,8 +38,6 @@ from attribune.tasks.capabilities import NEXT
 from attribune.values.panel import Panel, check_panel
 from attribune.values.posterior import value_slopes
 
-__all__ = ["NextText", "next_texts"]
-
 _NUMBERS = 4096  # of a value, above which no covariance is computed
 
 
@@ -207,15 +205,11 @@ def _information_root(task: Task, logits: Tensor) -> Tensor:
     p = task.codec.answers(logits.numpy())
     if p is None:
         return torch.full((len(logits), 1, 1), 2**0.5, dtype=logits.dtype)
-    parts = []
+    parts, is_soft = [], any(choice.codec.has_shares for choice in task.codec.choices)
     for answer in range(p.shape[1]):
         at = logits.clone().requires_grad_()
         labels = torch.full((len(logits),), answer)
-        given = torch.nn.functional.one_hot(labels, p.shape[1]).to(logits) if _soft(task) else labels
+        given = torch.nn.functional.one_hot(labels, p.shape[1]).to(logits) if is_soft else labels
         (gradient,) = torch.autograd.grad(task.row_losses(at, given).sum(), at)
         parts.append(gradient * torch.from_numpy(p[:, answer]).sqrt().unsqueeze(1))
     return torch.stack(parts, dim=2)
-
-
-def _soft(task: Task) -> bool:
-    return any(choice.codec.has_shares for choice in task.codec.choices)

@@ -23,8 +23,6 @@ from attribune.models.predictor import Predictor
 from attribune.schema.columns import Table, column_batches, column_names, whole_columns
 from attribune.tasks.capabilities import PANEL, Verb, require
 
-__all__ = ["Panel", "check_panel"]
-
 _ALL = "all"
 _SCORES = 8192  # rows that are scored at once, of so many texts as make them with all members
 _DISSENTERS = 10  # members who are named of a text

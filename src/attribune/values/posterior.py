@@ -29,16 +29,6 @@ from attribune.models.value_tables import value_spread
 from attribune.schema.attributes import FittedAttribute
 from attribune.tasks import Task
 
-__all__ = [
-    "MOST_DERIVATIVES",
-    "ValueSlopes",
-    "learn_value_priors",
-    "rows_to_learn_from",
-    "value_mode",
-    "value_slopes",
-]
-
-
 MOST_DERIVATIVES = 20_000_000
 """Numbers that are held at once."""
 

@@ -26,8 +26,6 @@ from attribune.schema.description_kinds import field_from_dict
 from attribune.schema.descriptions import describe
 from attribune.schema.schema import Revision, check_listed
 
-__all__ = ["NewValues", "read_value_table", "read_value_tables"]
-
 Features: TypeAlias = Mapping[str, Mapping[str, npt.NDArray[np.float32]]]
 
 

@@ -18,18 +18,6 @@ from attribune.runs.folder import RunFolder
 from attribune.schema import Schema
 from attribune.schema.schema import Revision
 
-__all__ = [
-    "ENROLMENTS",
-    "Change",
-    "Enrolled",
-    "Record",
-    "enrolments",
-    "replace_with",
-    "revise_run",
-    "schema_of_training",
-    "without",
-]
-
 ENROLMENTS = "enrolments.json"
 """The file in a model's folder that lists the values added after training."""
 

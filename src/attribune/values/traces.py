@@ -42,19 +42,6 @@ from attribune.schema import Schema
 from attribune.schema.attributes import read_cells
 from attribune.schema.columns import Table, canonical, column_batches, other_spellings
 
-__all__ = [
-    "EXPORT_MARKS",
-    "MarkedExport",
-    "Searched",
-    "Wanted",
-    "drop_rows",
-    "export_marks",
-    "marked_exports",
-    "marked_rows",
-    "search_files",
-    "value_marks",
-]
-
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # no word spaces
 _SHORT = re.compile(rf"\w|[^\W\d{_UNSPACED}]{{2}}|[-+.\d]+")  # values that must be a whole cell or string
 # Of white space in a line, `_closed_up` leaves one character, as patterns with two repetitions of it take forever.

@@ -35,17 +35,6 @@ from attribune.schema.schema import Revision
 from attribune.tasks import Task, task_from_dict
 from attribune_lab.backbones.words import PADDING, WordVocabulary, split_words
 
-__all__ = [
-    "ACTIVATIONS",
-    "AutoMLModel",
-    "NGramConvolution",
-    "NetworkSettings",
-    "SparseRows",
-    "WordNetwork",
-    "WordRows",
-    "read_words",
-]
-
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "relu6": functional.relu6,
@@ -468,7 +457,6 @@ class AutoMLModel(Baseline):
 
 
 def _network(settings: NetworkSettings, tensors: Mapping[str, Tensor], task: Task, *, is_pair: bool) -> WordNetwork:
-    """Make a network of its tensors."""
     vectors, features = tensors["embedding.weight"], len(tensors[_WIDE])
     network = WordNetwork(settings, vectors=vectors, features=features, outputs=task.outputs, is_pair=is_pair)
     network.load_state_dict(dict(tensors))

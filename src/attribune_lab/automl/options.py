@@ -11,8 +11,6 @@ from attribune.core.config import ONE_OR_SEVERAL
 from attribune.errors import ConfigError
 from attribune.models.baselines import BaselineConfig
 
-__all__ = ["AutoML"]
-
 
 class AutoML(BaselineConfig):
     """The best of many small networks over word vectors, by a search on the validation rows (Houlsby et al. 2019).

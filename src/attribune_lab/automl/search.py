@@ -40,17 +40,6 @@ from attribune_lab.automl.options import AutoML
 from attribune_lab.backbones.word_vectors import WordVectors, read_word_vectors
 from attribune_lab.backbones.words import PADDING, WordVocabulary
 
-__all__ = [
-    "FTRL",
-    "RANDOM",
-    "Check",
-    "NetworkFit",
-    "NetworkTexts",
-    "NetworkTrial",
-    "network_space",
-    "train_automl",
-]
-
 RANDOM = ("random-50", "random-128")
 """Sizes of random word vectors."""
 _RANGE = 0.1  # of random word vectors
@@ -509,7 +498,6 @@ def _weights(folder: RunFolder, number: int) -> Path:
 
 
 def _line(trial: NetworkTrial, count: int, best: NetworkTrial | None, task: Task) -> str:
-    """Describe a trial."""
     start = f"trial {trial.number + 1} of {count}"
     if trial.score is None or best is None:
         return f"{start} failed: {trial.error}"

@@ -26,8 +26,6 @@ from attribune_lab.backbones.words import (
     word_tokenizer,
 )
 
-__all__ = ["build_word_backbone"]
-
 _MOST_WORDS = 100_000
 
 
@@ -87,7 +85,6 @@ def _times(count: int) -> str:
 
 @torch.no_grad()
 def _fill(embeddings: nn.Module, vocabulary: WordVocabulary, vectors: WordVectors) -> None:
-    """Give words their pretrained vectors."""
     ids = vocabulary.encode(vectors.words)
     has_id = ids >= len(vocabulary) - len(vocabulary.words)
     weight = embeddings.get_parameter("weight")

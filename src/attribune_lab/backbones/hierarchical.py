@@ -14,8 +14,6 @@ from attribune_lab.backbones.models import WordOutput
 from attribune_lab.backbones.options import HierarchicalOptions, WordOptions
 from attribune_lab.backbones.sentences import SentenceConfig, SentenceModel, Sentences
 
-__all__ = ["HierarchicalConfig", "HierarchicalModel"]
-
 
 class HierarchicalConfig(SentenceConfig[HierarchicalOptions]):
     """The configuration of `HierarchicalModel`."""

@@ -24,16 +24,6 @@ from attribune_lab import functional
 from attribune_lab.backbones.options import BiLSTMCNNOptions, BiLSTMOptions, CNNOptions, WordOptions
 from attribune_lab.functional.convolution import Filters
 
-__all__ = [
-    "BiLSTMCNNModel",
-    "BiLSTMModel",
-    "CNNModel",
-    "FilterBank",
-    "WordConfig",
-    "WordModel",
-    "WordOutput",
-]
-
 _RANGE = 0.1  # of random word vectors
 Options = TypeVar("Options", bound=WordOptions)
 

@@ -9,8 +9,6 @@ from pydantic import Field, model_validator
 from attribune.backbones.recurrent import RecurrentOptions as LayerOptions
 from attribune.backbones.untrained import UntrainedBackbone
 
-__all__ = ["WORD_MODELS", "Tokenization", "WordOptions"]
-
 Size = Annotated[int, Field(ge=1, le=100_000)]
 Width = Annotated[int, Field(ge=1, le=1_000)]
 Language = Annotated[str, Field(pattern="^[a-z]{2,3}$")]

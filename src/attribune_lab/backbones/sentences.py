@@ -12,8 +12,6 @@ from torch import Tensor
 from attribune.functional.recurrent import real_words_first
 from attribune_lab.backbones.models import Options, WordConfig, WordModel
 
-__all__ = ["SentenceConfig", "SentenceModel", "Sentences"]
-
 
 class SentenceConfig(WordConfig[Options], Generic[Options]):
     """The configuration of a backbone that reads sentences.

@@ -12,8 +12,6 @@ from attribune_lab.backbones.options import TangOptions, WordOptions
 from attribune_lab.backbones.sentences import SentenceConfig, SentenceModel
 from attribune_lab.functional import averaged_windows
 
-__all__ = ["TangConfig", "TangModel"]
-
 
 class TangConfig(SentenceConfig[TangOptions]):
     """The configuration of `TangModel`."""

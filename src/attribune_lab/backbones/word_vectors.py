@@ -23,8 +23,6 @@ from attribune.core.wording import shortened
 from attribune.data.text_files import open_bytes, readable
 from attribune.errors import DataError
 
-__all__ = ["WordVectors", "read_word_vectors"]
-
 _CHUNK = 1 << 20
 _LONGEST_WORD, _LONGEST_VECTOR = 1 << 12, 1 << 14  # bytes and numbers; more are no word vectors
 _LONGEST_LINE = _LONGEST_WORD + 32 * _LONGEST_VECTOR
@@ -69,7 +67,8 @@ def read_word_vectors(path: str | Path, words: Collection[str]) -> WordVectors:
             word = wanted[name]
             if word not in found:
                 if not np.isfinite(numbers).all():
-                    raise DataError(f"{path}, {place}: the vector of {word!r} holds {_odd(numbers)}: {_CURE}")
+                    odd = "NaN" if np.isnan(numbers).any() else "infinity"
+                    raise DataError(f"{path}, {place}: the vector of {word!r} holds {odd}: {_CURE}")
                 found[word] = numbers
             width = len(numbers)
     matrix = np.stack(list(found.values())) if found else np.zeros((0, width), dtype=np.float32)
@@ -173,7 +172,3 @@ def _binary(path: Path, file: IO[bytes], start: bytes, wanted: Collection[bytes]
             numbers = np.frombuffer(buffer, dtype="<f4", count=width, offset=end + 1)
             yield f"word {number:,}", name, numbers.astype(np.float32)
         place = end + 1 + size
-
-
-def _odd(numbers: npt.NDArray[np.float32]) -> str:
-    return "NaN" if np.isnan(numbers).any() else "infinity"

@@ -21,17 +21,6 @@ from transformers import PreTrainedTokenizerFast
 
 from attribune.data.windows import split_sentences
 
-__all__ = [
-    "PADDING",
-    "SENTENCE_END",
-    "UNKNOWN",
-    "SentenceTokenizer",
-    "WordVocabulary",
-    "split_words",
-    "tokenized_words",
-    "word_tokenizer",
-]
-
 PADDING, UNKNOWN = 0, 1
 _FIRST = 2  # the id of the first word
 _WORDS = re.compile(r"[^\W_]+")

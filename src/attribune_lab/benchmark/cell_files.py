@@ -25,8 +25,6 @@ from attribune_lab.benchmark.results import CELL, METRICS, BenchmarkFolder
 from attribune_lab.benchmark.runner import data_checksum
 from attribune_lab.benchmark.source import SetSource, value_files
 
-__all__ = ["CellFiles"]
-
 _Name: TypeAlias = Literal["validation_logits", "test_logits", "test_facts"]
 _AGAIN = "remove it, and the cell is trained again"
 _ARRAYS: tuple[_Name, ...] = ("validation_logits", "test_logits", "test_facts")

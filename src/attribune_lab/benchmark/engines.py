@@ -25,8 +25,6 @@ from attribune.core.threads import core_count
 from attribune_lab.benchmark.results import BenchmarkFolder
 from attribune_lab.benchmark.runner import Outcome, run_cell
 
-__all__ = ["Processes", "run_in_this_process"]
-
 
 class Processes:
     """Processes of this machine, which share its cores; with `show`, cells show their progress on stderr.

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import yaml
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from attribune.core.config import Settings, read_yaml
 from attribune.core.flags import USUAL_LENGTH
@@ -20,19 +20,6 @@ from attribune.core.plugins import load_plugins
 from attribune.errors import ConfigError
 from attribune.models.baselines import BASELINES
 from attribune.runs.settings_tree import method_name, written_out
-
-__all__ = [
-    "Cell",
-    "Choice",
-    "Experiment",
-    "RateSearch",
-    "SelectBy",
-    "SetPlan",
-    "Setting",
-    "experiment_names",
-    "own_experiment",
-    "read_experiment",
-]
 
 _Named = TypeVar("_Named")
 SelectBy: TypeAlias = Literal["log_loss", "main_metric"]
@@ -191,13 +178,10 @@ class RateSearch(Settings):
             less, but its trials see rows on which other folds or seeds are tested.
     """
 
-    factors: tuple[float, ...] = Field(default=(0.5, 1.0, 2.0), min_length=2)
+    factors: Annotated[tuple[float, ...], AfterValidator(checked_factors)] = Field(
+        default=(0.5, 1.0, 2.0), min_length=2
+    )
     fold: Annotated[int, Field(ge=0)] | Literal["each"] = 0
-
-    @field_validator("factors")
-    @classmethod
-    def _factors_once(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        return checked_factors(value)
 
 
 class Cell(Settings):
@@ -359,9 +343,8 @@ class Experiment(Settings):
         """Return the experiment with another reference, if one is given; ConfigError for an unknown name."""
         if reference is None:
             return self
-        if reference not in (names := [setting.name for setting in self.settings]):
-            raise ConfigError(f"the experiment has no setting {reference!r}: choose from {', '.join(names)}")
-        return self.model_copy(update={"reference": reference})
+        lines = {setting.name: setting for setting in self.settings}
+        return self.model_copy(update={"reference": _known("setting", reference, lines).name})
 
     def setting(self, name: str) -> Setting:
         """Return a setting by its name."""

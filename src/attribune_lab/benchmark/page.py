@@ -20,8 +20,6 @@ from attribune_lab.benchmark.rendering import html_table, notes_of, overall_cell
 from attribune_lab.benchmark.results import BenchmarkFolder, Group, duration
 from attribune_lab.benchmark.tables import Line, Overall, SetTable, benchmark_tables, overall_table, trade_off, verdict
 
-__all__ = ["benchmark_page"]
-
 _MAX_BINS = 10
 _MAX_CURVES = 6
 
@@ -101,7 +99,7 @@ def _by_verdict(sentences: Iterable[tuple[bool, str]]) -> tuple[list[str], list[
 def _overall_sentences(overall: Overall) -> Iterator[tuple[bool, str]]:
     for line in overall.lines:
         if line.against is not None:
-            shown = verdict(line.against, higher_is_better=True) != 0
+            shown = line.against.shows_difference
             gap = format_difference("accuracy", line.against)
             total = "" if line.total is None else f"; {line.total:.2f} times the parameters of one model for all sets"
             words = "a difference is shown" if shown else "no difference is shown"
@@ -109,19 +107,18 @@ def _overall_sentences(overall: Overall) -> Iterator[tuple[bool, str]]:
 
 
 def _section(table: SetTable) -> Section:
-    lines = {line.name: line for line in table.lines}
-    shown, undecided = _by_verdict(_sentences(table, lines))
+    shown, undecided = _by_verdict(_sentences(table))
     return Section(
         title=table.plan.heading,
         sentences=shown,
         undecided=undecided,
-        figures=list(_figures(table, lines)),
+        figures=list(_figures(table)),
         table=Markup(html_table(table)),
         notes=[note.replace("`", "") for note in notes_of(table)],
     )
 
 
-def _figures(table: SetTable, lines: dict[str, Line]) -> Iterator[Figure]:
+def _figures(table: SetTable) -> Iterator[Figure]:
     info = metric_info(table.metric)
     values = [
         Estimate.of(line.name, line.metrics[info.name], scale=info.scale, highlighted=line.name in table.best)
@@ -143,18 +140,18 @@ def _figures(table: SetTable, lines: dict[str, Line]) -> Iterator[Figure]:
             caption=f"The difference to {table.reference} on the same rows. In blue: the interval excludes zero, "
             "a difference is shown.",
         )
-    yield from _binned_figures(table, lines)
+    yield from _binned_figures(table)
     yield from _learning_curves(table)
 
 
-def _sentences(table: SetTable, lines: dict[str, Line]) -> Iterator[tuple[bool, str]]:
+def _sentences(table: SetTable) -> Iterator[tuple[bool, str]]:
     """Yield the findings, each with whether it shows something."""
     yield from ((True, sentence) for sentence in _reading_sentences(table))
     for line in table.lines:
         for other in table.lines:
             if line is not other:
                 yield from _pair_sentences(table, line, other)
-    yield from ((True, sentence) for sentence in _method_sentences(table, lines))
+    yield from ((True, sentence) for sentence in _method_sentences(table))
 
 
 def _reading_sentences(table: SetTable) -> Iterator[str]:
@@ -187,8 +184,9 @@ def _pair_sentences(table: SetTable, line: Line, other: Line) -> Iterator[tuple[
         yield answer != 0, sentence
 
 
-def _method_sentences(table: SetTable, lines: dict[str, Line]) -> Iterator[str]:
+def _method_sentences(table: SetTable) -> Iterator[str]:
     """Name the settings that nothing is shown to be better than, and the fastest of them."""
+    lines = table.by_name
     best = [name for name in table.best if name in lines]
     if len(table.lines) < 2 or not best:
         return
@@ -229,13 +227,13 @@ def _counterpart(line: Line, other: Line) -> str | None:
     return "attributes" if ours.attributes is None and theirs.attributes == () else None
 
 
-def _binned_figures(table: SetTable, lines: dict[str, Line]) -> Iterator[Figure]:
+def _binned_figures(table: SetTable) -> Iterator[Figure]:
     """Plot the difference of the best setting that reads attributes to the reference, over bins of rows."""
     reading = _reading(table)
-    if not reading or table.reference not in lines:
+    if not reading or table.reference not in table.by_name:
         return
     best = next((line for line in reading if line.name in table.best), reading[0])
-    for name, bins in _binned_differences(best.group, lines[table.reference].group, metric=table.metric):
+    for name, bins in _binned_differences(best.group, table.by_name[table.reference].group, metric=table.metric):
         attribute = name.removeprefix("count.")
         if attribute == name:
             xlabel = by = "words of the text"

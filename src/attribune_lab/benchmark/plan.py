@@ -21,8 +21,6 @@ from attribune_lab.benchmark.runner import recipe_of
 from attribune_lab.benchmark.source import SetSource
 from attribune_lab.datasets.prepared import PreparedFolder
 
-__all__ = ["Pace", "Part", "Plan", "SetRows", "check_probe", "make_plan", "probe", "with_paces"]
-
 _SCORED = 128  # validation rows that a probe scores
 _FIRST = 4  # steps of a probe that are slower than later ones
 _COST = ("steps at most", "time at most")

@@ -13,9 +13,7 @@ from attribune.data.clusters import what_is_drawn
 from attribune.errors import ConfigError
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.tables import format_difference, format_interval, format_value, markdown_cells
-from attribune_lab.benchmark.tables import LOSS, Line, Overall, SetTable, verdict
-
-__all__ = ["FORMATS", "html_table", "notes_of", "overall_cells", "overall_notes", "render"]
+from attribune_lab.benchmark.tables import LOSS, Line, Overall, SetTable
 
 _SCORE = "accuracy"  # means over sets are shown as accuracies are
 
@@ -122,7 +120,7 @@ def notes_of(table: SetTable, marks: tuple[str, str] = ("`*`", "`-`")) -> list[s
     ]
     if table.leaders is not None:
         first, second, pair = table.leaders
-        shown = verdict(pair, higher_is_better=table.lines[0].higher_is_better) != 0
+        shown = pair.shows_difference
         text.append(
             f"The best figure is that of {first}; against the second best, {second} (underlined): "
             f"{format_difference(table.metric, pair)}{'' if shown else ', no difference shown'}."

@@ -28,19 +28,6 @@ from attribune.tasks import Task, task_from_dict
 from attribune.tasks.base import LOSS, validation_score
 from attribune_lab.benchmark.experiment import Cell, Experiment, SelectBy
 
-__all__ = [
-    "CELL",
-    "IDENTITY",
-    "METRICS",
-    "BenchmarkFolder",
-    "CellResult",
-    "Group",
-    "Status",
-    "best_factor",
-    "duration",
-    "status_of",
-]
-
 CELL, METRICS = "cell.json", "metrics.json"
 IDENTITY = "identity"
 

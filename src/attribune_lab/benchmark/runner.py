@@ -35,8 +35,6 @@ from attribune_lab.benchmark.results import CELL, IDENTITY, BenchmarkFolder, bes
 from attribune_lab.benchmark.source import SetSource, value_files
 from attribune_lab.datasets.row_log import words
 
-__all__ = ["Engine", "Outcome", "check_experiment", "data_checksum", "recipe_of", "run_cell", "run_cells"]
-
 # Files that are removed from a finished cell; the predictions follow from the logits.
 _NOT_KEPT = ("checkpoints", "rows.json", "validation_predictions.parquet", "test_predictions.parquet")
 _PAUSE = 2.0

@@ -20,8 +20,6 @@ from attribune.training.preparation import prepare, with_all_classes
 from attribune_lab.benchmark.experiment import SetPlan
 from attribune_lab.datasets.prepared import PreparedSet, load_prepared, sha256_of
 
-__all__ = ["SetSource", "value_files"]
-
 _MANY = 2**40
 
 

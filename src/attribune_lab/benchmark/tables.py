@@ -23,23 +23,6 @@ from attribune.metrics.metric import metric_info
 from attribune_lab.benchmark.experiment import Choice, Experiment, SelectBy, SetPlan
 from attribune_lab.benchmark.results import BenchmarkFolder, Group
 
-__all__ = [
-    "LOSS",
-    "Line",
-    "Overall",
-    "OverallLine",
-    "Point",
-    "SetTable",
-    "Summary",
-    "Training",
-    "benchmark_tables",
-    "overall_table",
-    "readable_json",
-    "summarize",
-    "trade_off",
-    "verdict",
-]
-
 LOSS = "log_loss"
 
 
@@ -119,6 +102,11 @@ class SetTable:
     best: tuple[str, ...]
     leaders: tuple[str, str, PairedResult] | None
     missing: tuple[str, ...]
+
+    @property
+    def by_name(self) -> dict[str, Line]:
+        """The lines by their names."""
+        return {line.name: line for line in self.lines}
 
 
 def verdict(pair: PairedResult, *, higher_is_better: bool) -> int:
@@ -339,7 +327,7 @@ def overall_table(tables: Sequence[SetTable], *, part: str = "test") -> Overall 
     scored = [table for table in tables if metric_info(table.metric).is_score]
     if len(scored) < 2:
         return None
-    by_name = [{line.name: line for line in table.lines} for table in scored]
+    by_name = [table.by_name for table in scored]
     names = [name for name in by_name[0] if all(name in lines for lines in by_name)]
     reference = scored[0].reference
     return Overall(
@@ -402,7 +390,7 @@ def trade_off(experiment: Experiment, tables: Sequence[SetTable]) -> dict[str, l
     for setting in experiment.settings:
         gaps, places = [], []
         for table in tables:
-            lines = {line.name: line for line in table.lines}
+            lines = table.by_name
             if setting.series is None or not {setting.name, table.reference} <= lines.keys():
                 continue
             line, other = lines[setting.name], lines[table.reference]

@@ -11,25 +11,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from attribune_lab.datasets.row_log import Row, RowLog, SplitName
-
-__all__ = [
-    "NOT_STATED",
-    "Card",
-    "Folds",
-    "Given",
-    "Hashed",
-    "Read",
-    "Shuffled",
-    "SourceFile",
-    "Split",
-    "packed",
-]
+from attribune_lab.datasets.row_log import RowLog, Rows
 
 NOT_STATED = "not stated by the source"
 """What a card says where its source names no licence, or tells no version of its files from another."""
 
-Read: TypeAlias = Callable[[Mapping[str, Path], RowLog], Iterator[tuple[SplitName | None, Row]]]
+Read: TypeAlias = Callable[[Mapping[str, Path], RowLog], Rows]
 """Reads the files, by role, and yields each row of the set with its part, where the files say which.
 
 A row has the columns ``text``, ``text_pair`` for pairs, ``prompt`` for texts that answer one, the labels, the

@@ -28,8 +28,6 @@ from attribune.core.config import error_lines
 from attribune.errors import ConfigError
 from attribune_lab.datasets.card import NOT_STATED, Card, Folds, Given, Hashed, Read, Shuffled, SourceFile
 
-__all__ = ["read_cards"]
-
 T = TypeVar("T")
 _READERS = "attribune_lab.datasets.readers"
 _SPLITS = {"given": Given, "hashed": Hashed, "shuffled": Shuffled, "folds": Folds}

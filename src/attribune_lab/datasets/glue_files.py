@@ -16,8 +16,6 @@ from attribune_lab.datasets.readers.glue import Glue
 from attribune_lab.datasets.row_log import GET_AGAIN, RowLog, read_tsv
 from attribune_lab.datasets.sets import find_card
 
-__all__ = ["SERVER_FILES", "ServerFile", "write_server_files"]
-
 _BATCH = 5_000
 
 

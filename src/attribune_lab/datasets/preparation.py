@@ -26,10 +26,8 @@ from attribune.schema.columns import MISSING
 from attribune.schema.kinds import KINDS, MultiLabel
 from attribune.tasks.labels import sorted_classes
 from attribune_lab.datasets.card import Card, Folds, Hashed
-from attribune_lab.datasets.prepared import ALL, PARTS, RECIPE, PreparedFolder, PreparedSet, sha256_of, size_of
-from attribune_lab.datasets.row_log import GET_AGAIN, Row, RowLog
-
-__all__ = ["prepare"]
+from attribune_lab.datasets.prepared import ALL, RECIPE, PreparedFolder, PreparedSet, sha256_of, size_of
+from attribune_lab.datasets.row_log import GET_AGAIN, PARTS, Row, RowLog
 
 _VERSION = 1
 _BATCH = 5_000

@@ -17,23 +17,10 @@ from attribune.core.hashing import file_sha256, sha256
 from attribune.core.job_folder import JobFolder
 from attribune.data.text_files import readable
 from attribune.errors import DataError, ModelFolderError
-from attribune_lab.datasets.row_log import SplitName
-
-__all__ = [
-    "ALL",
-    "MANIFEST",
-    "PARTS",
-    "RECIPE",
-    "PreparedFolder",
-    "PreparedSet",
-    "load_prepared",
-    "sha256_of",
-    "size_of",
-]
+from attribune_lab.datasets.row_log import PARTS, SplitName
 
 MANIFEST = "manifest.json"
 RECIPE = "recipe.yaml"
-PARTS: tuple[SplitName, ...] = ("train", "validation", "test")
 ALL = "all"
 """The part of a set with folds."""
 

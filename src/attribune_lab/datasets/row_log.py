@@ -17,26 +17,11 @@ from attribune.data.table_files import open_parquet
 from attribune.data.text_files import csv_rows, open_text, readable
 from attribune.errors import DataError
 
-__all__ = [
-    "GET_AGAIN",
-    "Row",
-    "RowLog",
-    "SplitName",
-    "lines",
-    "read_csv",
-    "read_json_lines",
-    "read_json_object",
-    "read_parquet",
-    "read_tsv",
-    "separated",
-    "whole_number",
-    "without_duplicates",
-    "without_test_texts",
-    "words",
-]
-
 SplitName = Literal["train", "validation", "test"]
+PARTS: tuple[SplitName, ...] = ("train", "validation", "test")
 Row: TypeAlias = dict[str, Any]
+Rows: TypeAlias = Iterator[tuple[SplitName | None, Row]]
+"""Rows, each with its part where the files say which."""
 GET_AGAIN = "get the file again"
 _WORD = re.compile(r"https?://\S+|\w+(?:['\u2019-]\w+)*|[^\w\s]")
 
@@ -64,7 +49,7 @@ class RowLog:
         self.remarks: Counter[str] = Counter()
         self._seen: dict[str, dict[Hashable, str]] = {}
 
-    def broken(self, place: str, reason: str, cure: str, *, found: object = "") -> None:
+    def broken(self, place: str, reason: str, cure: str = GET_AGAIN, *, found: object = "") -> None:
         """Report a broken row.
 
         Args:
@@ -124,9 +109,9 @@ class RowLog:
         return True
 
 
-def lines(path: Path, *, role: str, log: RowLog, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:
+def lines(path: Path, *, role: str, log: RowLog) -> Iterator[tuple[str, str]]:
     """Yield the lines that are not blank, each with its place for messages."""
-    encoding = find_encoding(path, encoding=encoding, cure=GET_AGAIN)
+    encoding = find_encoding(path, encoding="utf-8", cure=GET_AGAIN)
     with readable(path), open_text(path, encoding) as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
@@ -184,7 +169,7 @@ def read_json_object(
         if isinstance(item, dict):
             yield place, item
         else:
-            log.broken(place, "not an object", GET_AGAIN, found=repr(str(item)[:40]))
+            log.broken(place, "not an object", found=repr(str(item)[:40]))
 
 
 def read_csv(
@@ -220,6 +205,13 @@ def read_parquet(path: Path, *, role: str, log: RowLog, needs: Sequence[str]) ->
                 log.read[role] += 1
                 number += 1
                 yield f"{path}, row {number}", {name: "" if row[name] is None else str(row[name]) for name in needs}
+
+
+def read_csv_or_parquet(
+    path: Path, *, role: str, log: RowLog, needs: Sequence[str]
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the rows of a file with columns as `read_csv` or `read_parquet` does, by its ending."""
+    return (read_parquet if path.suffix == ".parquet" else read_csv)(path, role=role, log=log, needs=needs)
 
 
 def _other_file(path: Path, missing: Sequence[str], columns: Iterable[str]) -> DataError:
@@ -286,9 +278,7 @@ def _bad_row(log: RowLog, role: str, error: DataError) -> None:
     log.read[role] += 1
 
 
-def without_duplicates(
-    rows: Iterable[tuple[SplitName | None, Row]], log: RowLog, *, label: str
-) -> Iterator[tuple[SplitName | None, Row]]:
+def without_duplicates(rows: Rows, log: RowLog, *, label: str) -> Rows:
     """Yield the first row of each text; a text that has several labels is left out, all its rows.
 
     All rows are held in memory, since the last one may contradict the first.
@@ -310,9 +300,7 @@ def without_duplicates(
     yield from kept.values()
 
 
-def without_test_texts(
-    rows: Iterable[tuple[SplitName | None, Row]], log: RowLog
-) -> Iterator[tuple[SplitName | None, Row]]:
+def without_test_texts(rows: Rows, log: RowLog) -> Rows:
     """Yield rows, those of the test part first, but no others with the texts of a test row."""
     tested: set[tuple[str, str]] = set()
     for part, row in rows:
@@ -332,6 +320,11 @@ def whole_number(text: Any, *, low: int, high: int) -> int | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return int(number) if number.is_integer() and low <= number <= high else None
+
+
+def cell_text(value: Any) -> str:
+    """Return a value of JSON as text without white space around it; "" for null."""
+    return "" if value is None else str(value).strip()
 
 
 def words(text: str) -> int:

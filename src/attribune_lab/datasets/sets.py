@@ -10,8 +10,6 @@ from attribune.errors import ConfigError
 from attribune_lab.datasets.card import Card
 from attribune_lab.datasets.card_files import read_cards
 
-__all__ = ["ADDITIONAL", "ATTRIB", "CARDS", "GLUE", "JUDGED", "SQUAD", "TEXT_SETS", "find_card"]
-
 _FILES = read_cards(Path(__file__).with_name("cards"))
 
 
@@ -32,20 +30,13 @@ GLUE: tuple[Card, ...] = _cards_of("glue")
 ADDITIONAL: tuple[Card, ...] = tuple(card for card in _cards_of("houlsby") if card.published)
 """The sets of table 3 of Houlsby et al. 2019, in its order."""
 
-SQUAD: tuple[Card, ...] = _cards_of("squad")
-"""Both versions of SQuAD."""
-
 TEXT_SETS: tuple[Card, ...] = _cards_of("glue", "houlsby", "squad")
 """GLUE, the sets that Houlsby et al. 2019 add to it, another version of one of these, and SQuAD."""
 
-JUDGED: tuple[Card, ...] = _cards_of(
-    "politeness", "studemo", "popquorn", "lewidi", "ukpconvarg1", "prism", "personalllm", "tid8"
-)
-"""Texts that several people judge, with the judgement of each."""
+_OTHERS = ("critics", "food", "amazon")
+_JUDGED = ("politeness", "studemo", "popquorn", "lewidi", "ukpconvarg1", "prism", "personalllm", "tid8")
 
-CARDS: dict[str, Card] = {
-    card.name: card for card in (*ATTRIB, *_cards_of("critics", "food", "amazon"), *JUDGED, *TEXT_SETS)
-}
+CARDS: dict[str, Card] = {card.name: card for card in (*ATTRIB, *_cards_of(*_OTHERS, *_JUDGED), *TEXT_SETS)}
 """Every set by its name, those of plugins among them."""
 
 

@@ -13,15 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from attribune.core.arrays import Array
-from attribune_lab.datasets.prepared import PARTS, PreparedSet
-from attribune_lab.datasets.row_log import words
-
-__all__ = ["SMOOTHING", "Figure", "best_subset", "class_divergence", "describe_set", "divergences", "values_of"]
+from attribune_lab.datasets.prepared import PreparedSet
+from attribune_lab.datasets.row_log import PARTS, words
 
 SMOOTHING = 2e-5
 """Added to every class of both distributions; with it the divergences of a uniform guess are the paper's to 1e-3."""
 _RARE = 10
 _ROUNDED = 0.05  # what the papers print as 0.0
+_SPREADS, _SHARE = 2.0, 0.1  # within which a figure agrees with a published one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +38,13 @@ class Figure:
     spread: float | None = None
     published: float | None = None
 
-    def agrees(self, *, spreads: float = 2.0, share: float = 0.1) -> bool | None:
-        """Whether it is within some spreads of the published figure, or a share of it; None without a published one."""
+    def agrees(self) -> bool | None:
+        """Whether it is within two spreads of the published figure, or a tenth of it; None without a published one."""
         if self.published is None:
             return None
         gap = abs(self.value - self.published)
-        near = share * abs(self.published) if self.published else _ROUNDED
-        return gap <= near or (self.spread is not None and gap <= spreads * self.spread)
+        near = _SHARE * abs(self.published) if self.published else _ROUNDED
+        return gap <= near or (self.spread is not None and gap <= _SPREADS * self.spread)
 
 
 def describe_set(prepared: PreparedSet, *, published: dict[str, float] | None = None) -> list[Figure]:

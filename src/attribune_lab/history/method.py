@@ -14,8 +14,6 @@ from attribune.methods.config import AttributeMethodConfig, Point
 from attribune.methods.host import Host
 from attribune.schema import Categorical, Schema
 
-__all__ = ["History"]
-
 
 class History(AttributeMethodConfig):
     """The plain backbone reads training rows of the row's value in front of its text, each as "text → label".

@@ -25,8 +25,6 @@ from attribune.tasks.inputs import InputSettings
 from attribune_lab.history.method import History
 from attribune_lab.history.rows import Histories, read_times
 
-__all__ = ["HistoryEncoder", "HistoryRows", "HistoryText"]
-
 _ARROW = " → "
 
 

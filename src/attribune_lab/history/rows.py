@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,23 +29,8 @@ from attribune.schema.times import read_moment
 from attribune_lab.history.method import History
 from attribune_lab.history.vectors import FrozenVectors
 
-__all__ = ["Histories", "Vectors", "read_times"]
-
 _ROWS, _VECTORS = "history.parquet", "history.safetensors"
 _NOW = np.inf
-
-
-class Vectors(Protocol):
-    """Computes vectors of texts, by which similar ones are found."""
-
-    def load(self) -> Any:
-        """Make ready, which raises the errors of what is loaded."""
-
-    def to(self, device: Any) -> None:
-        """Compute on another device."""
-
-    def of_texts(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return the vectors (n, H) of texts, of length 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +52,7 @@ class Histories(Memory):
     labels: list[str]
     attribute_ids: npt.NDArray[np.int64]
     order: Array
-    vectors: Vectors | None = None
+    vectors: FrozenVectors | None = None
 
     @classmethod
     def empty(cls, model: Any, *, backbone: str | Path | None = None) -> Self:
@@ -77,7 +62,7 @@ class Histories(Memory):
         return cls.of_none(config, model.schema, vectors=vectors)
 
     @classmethod
-    def of_none(cls, config: History, schema: Schema, *, vectors: Vectors | None = None) -> Self:
+    def of_none(cls, config: History, schema: Schema, *, vectors: FrozenVectors | None = None) -> Self:
         """Return histories without rows, to which `added` adds some."""
         nothing = np.zeros((0, schema.slots), dtype=np.int64)
         return cls(

@@ -16,8 +16,6 @@ from attribune.models.features import TextVectors
 from attribune.schema import Schema
 from attribune.tasks import Regression
 
-__all__ = ["FrozenVectors"]
-
 
 class FrozenVectors:
     """Turns texts into vectors by a copy of a model's backbone without training, which is loaded when it is needed.

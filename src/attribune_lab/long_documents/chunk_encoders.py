@@ -17,8 +17,6 @@ from attribune.methods.ma_bert import build_layers
 from attribune.methods.shapes import Mask
 from attribune.models.chunk_encoders import ChunkEncoder, ChunkEncoderConfig
 
-__all__ = ["HibertConfig", "RobertConfig", "TobertConfig", "TransformerConfig"]
-
 Size = Annotated[int, Field(ge=1, le=100_000)]
 
 

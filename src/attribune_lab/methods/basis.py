@@ -23,8 +23,6 @@ from attribune.methods.recurrent_weights import run_rows
 from attribune.methods.shapes import Documents, InputIds, Logits, Mask, States
 from attribune_lab import functional
 
-__all__ = ["Basis"]
-
 _POINTS: dict[str, tuple[Point, ...]] = {
     "word": ("embed", "pool"),
     "encoder": ("pool",),
@@ -109,7 +107,8 @@ class _BasisMethod(AttributeMethod):
         self.shares = _Shares(config, M)
         if self.place == "encoder":
             (site,) = host.at("recurrent")
-            layer = cast(Recurrent, _module(host, site.path))
+            assert host.backbone is not None
+            layer = cast(Recurrent, host.backbone.get_submodule(site.path))
             self.add_site(site, _EncoderSite(config.bases, layer, self.shares))
             self.unused = tuple(f"backbone.{site.path}.{name}" for name, _ in layer.named_parameters())
             return
@@ -205,11 +204,6 @@ def _own_sizes(place: str, shape: tuple[int, ...], attributes: int) -> list[int]
             )
         return [shape[0] // attributes] * attributes
     return [torch.Size(shape).numel()] * attributes
-
-
-def _module(host: Host, path: str) -> nn.Module:
-    assert host.backbone is not None
-    return host.backbone.get_submodule(path)
 
 
 def _xavier(*shape: int) -> Tensor:

@@ -23,8 +23,6 @@ from attribune.methods.upa import attend, draw_attention
 from attribune.schema.attributes import Slots
 from attribune_lab import functional
 
-__all__ = ["Hcsc"]
-
 
 class Hcsc(AttributeMethodConfig):
     """Texts of rare values are pooled by what other values have learned, those of frequent ones by their own vector.

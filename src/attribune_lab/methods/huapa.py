@@ -19,8 +19,6 @@ from attribune.methods.host import Host
 from attribune.methods.shapes import Documents, Mask, States
 from attribune.methods.upa import attend, draw_attention
 
-__all__ = ["BranchMethod", "BranchMethodConfig", "Huapa"]
-
 
 class BranchMethodConfig(AttributeMethodConfig):
     """Settings of methods with a branch of the backbone ``hierarchical`` for each attribute.

@@ -19,8 +19,6 @@ from attribune.methods.upa import WordAttention, attend, draw_attention
 from attribune_lab import functional
 from attribune_lab.methods.huapa import BranchMethod, BranchMethodConfig
 
-__all__ = ["Iaa"]
-
 
 class Iaa(BranchMethodConfig):
     """Three hierarchies, for the text and for two attributes, and the interaction of the attributes.

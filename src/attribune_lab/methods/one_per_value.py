@@ -24,8 +24,6 @@ from attribune.methods.plain import Plain
 from attribune.methods.shapes import AttributeIds, DropoutDraw
 from attribune_lab import functional
 
-__all__ = ["OnePerValue", "OnePerValueMethod"]
-
 
 class OnePerValue(LayerMethodConfig):
     """LoRA for all rows, then a copy of it trained further for each value.

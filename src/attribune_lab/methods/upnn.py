@@ -20,8 +20,6 @@ from attribune.methods.shapes import Documents, InputIds, Logits, Mask
 from attribune_lab import functional
 from attribune_lab.backbones.options import WORD_MODELS
 
-__all__ = ["Upnn"]
-
 _WORD_TYPES = tuple(options.model_type for options in WORD_MODELS.values())
 
 

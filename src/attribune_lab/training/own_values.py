@@ -17,8 +17,6 @@ from attribune.models.base import ConditionedModel
 from attribune.runs.recipe import TrainingRecipe
 from attribune_lab.methods.one_per_value import OnePerValue, OnePerValueMethod
 
-__all__ = ["train_own_values"]
-
 
 def train_own_values(
     model: ConditionedModel,

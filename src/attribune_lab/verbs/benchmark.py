@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from attribune_lab.benchmark.experiment import Cell, Experiment
     from attribune_lab.benchmark.tables import Summary
 
-__all__ = ["add_parser"]
 
 _LISTED_CELLS = 20
 _PROBE = 20
@@ -163,7 +162,6 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _chosen(experiment: Experiment, options: argparse.Namespace) -> Experiment:
-    """Return the part of an experiment that is asked for."""
     return experiment.only(sets=options.sets, settings=options.settings, folds=options.seeds)
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from attribune_lab.datasets.prepared import PreparedSet
     from attribune_lab.datasets.statistics import Figure
 
-__all__ = ["add_actions"]
 
 _ROOT = Path("data")
 
@@ -128,8 +127,7 @@ def _prepare(options: argparse.Namespace) -> None:
     reporter = ConsoleReporter()
     reporter.note(f"{card.name}: terms: {card.terms}")
     prepared = prepare(card, source=options.source, output=output, skip_bad=options.skip_bad, partial=options.partial)
-    for line in _prepared_lines(prepared):
-        reporter.note(line)
+    reporter.notes(_prepared_lines(prepared))
     show(str(output))
 
 

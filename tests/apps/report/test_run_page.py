@@ -162,7 +162,7 @@ def test_texts_of_a_value_are_ranked_among_those_of_all() -> None:
     logits = np.concatenate(vectors / np.linalg.norm(vectors, axis=2, keepdims=True), axis=1)
     ids, task = schema.encode({"user": users})[0], Similarity(form="pairs", size=4)
     rows = scored_rows(task, logits, np.arange(120), ids=ids, counts={"words": np.repeat([1, 30], 60)})
-    whole = rows.metric().value()
+    whole = rows.metric.value()
     found, bins = value_figures(rows, schema["user"]), row_bins(rows)["words"]
     assert np.mean([one.figure for one in found]) == pytest.approx(whole)
     assert np.mean([one.figure.value for one in bins]) == pytest.approx(whole)

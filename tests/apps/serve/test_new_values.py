@@ -224,7 +224,7 @@ def test_those_who_come_together_are_written_together(
         twice = fault(client.post("/v1/enrol", json=body(value="first")), 409)
         assert twice == ("value", "another request is adding it now: try again later")
         more = [pool.submit(client.post, "/v1/enrol", json=body(value=f"more{number}")) for number in range(4)]
-        writer = client.app.state.values._writer
+        writer = client.app.state.values.writer
         until(lambda: sum(map(len, writer._waiting.values())) == 4)
         free.set()
         assert [one.result().status_code for one in (first, *more)] == [200] * 5

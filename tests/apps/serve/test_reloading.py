@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live_service import broken, client_of, point, until
+from live_service import broken, client_of, point, service_of, until
 
 from attribune.apps.serve import RunLoader, ServeSettings, named_runs, server
-from attribune.apps.serve.models import LiveModels, Reloader
+from attribune.apps.serve.server import Reloader
 from attribune.errors import AttribuneError, ConfigError
 
 pytestmark = pytest.mark.slow
@@ -27,17 +27,16 @@ def link(runs: Path, tmp_path: Path) -> Path:
     return tmp_path / "current"
 
 
-def service_of(link: Path, **options: bool) -> tuple[LiveModels, Reloader]:
-    loader = RunLoader(sources=named_runs([f"stars={link}"]), **options)
-    live = LiveModels(loader.load())
-    return live, Reloader(live, loader)
+def loader_of(link: Path, **options: bool) -> RunLoader:
+    return RunLoader(sources=named_runs([f"stars={link}"]), **options)
 
 
 def test_another_run_takes_over_while_requests_are_answered(link: Path, runs: Path, tmp_path: Path) -> None:
-    live, reload = service_of(link)
+    loader = loader_of(link)
     statuses, outputs, over = list[int](), list[float](), threading.Event()
-    with client_of(live) as client, ThreadPoolExecutor(3) as pool, contextlib.ExitStack() as at_the_end:
+    with client_of(loader.load()) as client, ThreadPoolExecutor(3) as pool, contextlib.ExitStack() as at_the_end:
         at_the_end.callback(over.set)
+        reload = Reloader(service_of(client.app), loader)
 
         def ask() -> None:
             while not over.is_set():
@@ -65,24 +64,26 @@ def test_another_run_takes_over_while_requests_are_answered(link: Path, runs: Pa
 
 
 def test_a_service_that_changes_its_runs_is_not_reloaded(link: Path) -> None:
-    _, reload = service_of(link, enrol=True)
-    with pytest.raises(ConfigError, match="with --enrol the service itself changes its runs"):
-        reload()
+    loader = loader_of(link, enrol=True)
+    with (
+        client_of(loader.load()) as client,
+        pytest.raises(ConfigError, match="with --enrol the service itself changes its runs"),
+    ):
+        Reloader(service_of(client.app), loader)()
 
 
 def test_the_end_of_a_terminal_is_the_end_of_the_service(link: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as it is there, or where there was none, the same signal is a wish to load the runs again."""
-    live, _ = service_of(link)
+    models = loader_of(link).load()
     for before, after, ends in ((True, True, False), (False, False, False), (True, False, True)):
         asked = list[str]()
         monkeypatch.setattr(server, "has_terminal", lambda there=before: there)
-        one: Any = server.make_server(
-            live, host="127.0.0.1", settings=ServeSettings(), on_hangup=lambda asked=asked: asked.append("again")
-        )
+        one: Any = server.make_server(models, host="127.0.0.1", settings=ServeSettings())
+        one.on_hangup = lambda asked=asked: asked.append("again")
         monkeypatch.setattr(server, "has_terminal", lambda there=after: there)
         one._hang_up(1, None)
         assert (one.should_exit, asked) == (ends, [] if ends else ["again"])
-    one = server.make_server(live, host="127.0.0.1", settings=ServeSettings())
+    one = server.make_server(models, host="127.0.0.1", settings=ServeSettings())
     one._hang_up(1, None)
     assert one.should_exit, "nobody said how to load the runs again"
     ended = list[int]()

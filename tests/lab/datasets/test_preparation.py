@@ -23,7 +23,8 @@ from attribune.errors import DataError
 from attribune.runs.recipe import Recipe
 from attribune_lab.datasets.card import Card, Folds, Given, Hashed, Shuffled
 from attribune_lab.datasets.preparation import prepare
-from attribune_lab.datasets.prepared import PARTS, PreparedSet, load_prepared
+from attribune_lab.datasets.prepared import PreparedSet, load_prepared
+from attribune_lab.datasets.row_log import PARTS
 from attribune_lab.datasets.sets import CARDS
 
 Prepare = Callable[..., PreparedSet]

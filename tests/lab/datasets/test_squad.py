@@ -16,7 +16,7 @@ from attribune.tasks.spans import Spans
 from attribune_lab.benchmark.experiment import SetPlan
 from attribune_lab.benchmark.source import SetSource
 from attribune_lab.datasets.preparation import prepare
-from attribune_lab.datasets.sets import CARDS, SQUAD
+from attribune_lab.datasets.sets import CARDS
 from attribune_lab.datasets.statistics import describe_set, divergences
 
 COLUMNS = {"text": "text", "text_pair": "text_pair", "label": ["answers"]}
@@ -139,7 +139,7 @@ def test_answers_have_neither_classes_nor_divergences(source: Path) -> None:
     assert made.manifest["classes"] == {}
     assert "classes" not in {figure.name for figure in describe_set(made)}
     assert divergences(made) == []
-    assert {card.classes_text for card in SQUAD} == {"answers"}
+    assert {card.classes_text for card in CARDS.values() if card.task["kind"] == "spans"} == {"answers"}
 
 
 @pytest.mark.parametrize("most", [4, 40])

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from attribune.analysis.diagnostics import RESAMPLES
 from attribune.core.arrays import Array, FloatArray, IntArray
 from attribune.data.clusters import Clusters, clustered
 from attribune.data.readers.base import EncodedRows
@@ -20,14 +21,6 @@ from attribune.metrics.formulas import pooled
 from attribune.metrics.metric import Metric
 from attribune.models.predictor import Predictor
 from attribune.schema.attributes import FittedAttribute, counts_of_rows
-
-__all__ = [
-    "Rescored",
-    "attribute_importance",
-    "importance_by_frequency",
-    "influential_values",
-    "numbers_of",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +150,6 @@ def _bins(counts: Array, rare: int) -> Iterator[tuple[str, Array]]:
     yield "frequent", counts > rare
 
 
-_RESAMPLES = 2_000
 _NORMAL_ROWS = 2_000  # with more rows, the mean is normally distributed
 
 
@@ -227,6 +219,6 @@ def _interval(changes: Array) -> tuple[float, float]:
     if len(changes) > _NORMAL_ROWS:
         margin = 1.96 * changes.std() / len(changes) ** 0.5
         return float(changes.mean() - margin), float(changes.mean() + margin)
-    drawn = np.random.default_rng(0).integers(len(changes), size=(_RESAMPLES, len(changes)))
+    drawn = np.random.default_rng(0).integers(len(changes), size=(RESAMPLES, len(changes)))
     low, high = np.quantile(changes[drawn].mean(axis=1), [0.025, 0.975])
     return float(low), float(high)

@@ -38,15 +38,6 @@ from attribune.schema.columns import cell_text, whole_columns
 from attribune.schema.schema import assigned_ids, assignments_text
 from attribune.tasks.capabilities import EXPLAIN, require
 
-__all__ = [
-    "Asked",
-    "check_explains",
-    "counterfactuals",
-    "explain_rows",
-    "explain_run",
-    "word_occlusion",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:

@@ -11,8 +11,6 @@ from attribune.metrics.bootstrap import Interval
 from attribune.metrics.metric import metric_info
 from attribune.metrics.tables import format_interval, text_cells
 
-__all__ = ["Section", "as_text", "headline", "sections"]
-
 _TOP_WORDS = 10
 _NUMBER_LIMIT = 5
 _SMALLEST = 0.001  # the smallest effect that the tables show

@@ -17,8 +17,6 @@ from typing import Any
 from attribune.apps.cli.arguments import add_reading, add_shared, add_verb, table_of
 from attribune.apps.cli.output import open_console, show, show_json
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
@@ -49,8 +47,7 @@ def _run(options: argparse.Namespace) -> None:
         backbone=options.backbone,
         tell=console.note,
     )
-    for note in record["notes"]:
-        console.note(note)
+    console.notes(record["notes"])
     if options.json:
         show_json(record)
     else:

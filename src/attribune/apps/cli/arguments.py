@@ -11,18 +11,6 @@ from attribune.core.flags import FLAGS, argument_of, as_flag
 from attribune.data.file_options import FileOptions
 from attribune.errors import ConfigError
 
-__all__ = [
-    "SEVERAL",
-    "add_reading",
-    "add_setting",
-    "add_shared",
-    "add_verb",
-    "attribute_values",
-    "paths_by_name",
-    "reading_of",
-    "table_of",
-]
-
 Run = Callable[[argparse.Namespace], None]
 
 SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}

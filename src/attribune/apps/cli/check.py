@@ -17,8 +17,6 @@ from typing import Any
 from attribune.apps.cli.arguments import SEVERAL, add_reading, add_setting, add_shared, add_verb, reading_of
 from attribune.apps.cli.output import open_console, show, show_json
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""

@@ -19,8 +19,6 @@ from typing import Any
 from attribune.apps.cli.arguments import add_verb
 from attribune.apps.cli.output import show
 
-__all__ = ["add_parser"]
-
 _SHELLS = ("bash", "zsh", "fish", "tcsh")  # those of shtab, which is not imported to read the flags
 _FOLDERS = ("DIR", "RUN", "RUN_A", "RUN_B")
 _FILES = ("DATA", "FILE", "NAME_OR_DIR", "PATH", "RECIPE", "TABLE")

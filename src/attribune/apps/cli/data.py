@@ -19,8 +19,6 @@ from typing import Any
 from attribune.apps.cli.arguments import SEVERAL, add_reading, add_setting, add_shared, add_verb, reading_of
 from attribune.apps.cli.output import show
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
@@ -74,8 +72,7 @@ def _write_judgements(options: argparse.Namespace) -> None:
         label_column=options.label_column,
         **reading_of(options).given(),
     )
-    for line in found.lines():
-        console.note(line)
+    console.notes(found.lines())
     console.note(f"go on with: {found.next_command(options.output)}")
     show(options.output)
 
@@ -124,6 +121,5 @@ def _write_distributions(options: argparse.Namespace) -> None:
     else:
         notes = write_distribution_recipe(read_yaml(options.config), options.output)
     console = open_console()
-    for note in notes:
-        console.note(note)
+    console.notes(notes)
     show(options.output)

@@ -15,8 +15,6 @@ from typing import Any
 from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import open_console, results_text, show, show_json, wrapped_table
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
@@ -50,7 +48,6 @@ def _facts(description: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _text(value: Any) -> str:
-    """Return a value of a description in words."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):

@@ -20,8 +20,6 @@ from attribune.apps.cli.output import show, show_json
 from attribune.core.threads import find_busy_machine
 from attribune.errors import ConfigError
 
-__all__ = ["add_parser"]
-
 _PRECISIONS = {
     "bf16": "bf16, which this processor computes in",
     "float32": "float32; this processor does not compute in bf16",

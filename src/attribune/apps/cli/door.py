@@ -13,8 +13,6 @@ from attribune.core.door import Door, option_of
 from attribune.core.flags import argument_of, as_flag
 from attribune.data.file_options import FileOptions, Reading
 
-__all__ = ["CommandLine"]
-
 _VERBS = {
     "read_judgements": "data judgements",
     "write_judgements": "data judgements",

@@ -11,8 +11,6 @@ from attribune.core.wording import did_you_mean
 from attribune.data.file_options import FORMATS
 from attribune.errors import ConfigError, ModelFolderError
 
-__all__ = ["refuse_early"]
-
 _RUNS = ("run_folder", "run_a", "others", "runs", "init_attributes", "continue_from")
 _TABLES = ("data", "validation", "test", "check")
 _WRITES_A_TABLE = ("predict", "generate")

@@ -22,8 +22,6 @@ from attribune.apps.cli.output import open_console, show, show_json
 from attribune.apps.cli.recipe_flags import value_files
 from attribune.errors import ConfigError
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
@@ -54,8 +52,7 @@ def _run(options: argparse.Namespace) -> None:
 
     console = open_console()
     if options.undo:
-        for note in enrol(options.run_folder, undo=True, backbone=options.backbone).notes():
-            console.note(note)
+        console.notes(enrol(options.run_folder, undo=True, backbone=options.backbone).notes())
         return
     enrolled = enrol(
         options.run_folder,
@@ -71,7 +68,6 @@ def _run(options: argparse.Namespace) -> None:
         show_json({**asdict(enrolled), "skipped": dict(enrolled.skipped)})
         return
     show(enrolled.text())
-    for note in enrolled.notes():
-        console.note(note)
+    console.notes(enrolled.notes())
     count, seconds = len(enrolled.values), enrolled.seconds
     console.note(f"values added: {count:,}, in {seconds:.1f} s, {seconds / count:.2f} s each; --undo removes them")

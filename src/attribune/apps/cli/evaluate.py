@@ -18,8 +18,6 @@ from typing import Any
 from attribune.apps.cli.arguments import add_reading, add_shared, add_verb, table_of
 from attribune.apps.cli.output import open_console, show, show_json
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
@@ -38,8 +36,7 @@ def _run(options: argparse.Namespace) -> None:
         backbone=options.backbone,
         quantise=options.quantise,
     )
-    for note in result.notes:
-        console.note(note)
+    console.notes(result.notes)
     if options.json:
         metrics = {name: {key: asdict(value) for key, value in row.items()} for name, row in result.metrics.items()}
         judgements = {name: {key: asdict(one) for key, one in row.items()} for name, row in result.judgements.items()}

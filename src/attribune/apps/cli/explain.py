@@ -20,8 +20,6 @@ from attribune.apps.cli.arguments import add_reading, add_shared, add_verb, tabl
 from attribune.apps.cli.output import open_console, show, show_json
 from attribune.errors import ConfigError
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
@@ -70,8 +68,7 @@ def _run(options: argparse.Namespace) -> None:
         output=options.output,
         backbone=options.backbone,
     )
-    for note in record["notes"]:
-        console.note(note)
+    console.notes(record["notes"])
     if options.output is not None:
         console.note(f"written to {options.output}")
     if options.json:

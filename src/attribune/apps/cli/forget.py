@@ -18,8 +18,6 @@ from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb
 from attribune.apps.cli.output import open_console
 from attribune.errors import ModelFolderError
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
@@ -35,8 +33,7 @@ def _run(options: argparse.Namespace) -> None:
 
     console = open_console()
     forgotten = forget(options.run_folder, options.attribute, options.value, backbone=options.backbone)
-    for note in forgotten.done():
-        console.note(note)
+    console.notes(forgotten.done())
     if forgotten.faults:
         raise ModelFolderError("; ".join(forgotten.faults))
     others = "no other file" if forgotten.mentions else "no file"

@@ -28,8 +28,6 @@ from attribune.errors import ConfigError
 if TYPE_CHECKING:
     from attribune.core.progress import ConsoleReporter
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
@@ -115,8 +113,7 @@ def _score(options: argparse.Namespace, shared: dict[str, Any], console: Console
     from attribune.analysis.evaluate_texts import evaluate_texts
 
     found = evaluate_texts(options.run_folder, table_of(options), **shared)
-    for note in found.notes:
-        console.note(note)
+    console.notes(found.notes)
     if options.output is not None:
         _save(found.records(), options.output, console)
     if options.json:

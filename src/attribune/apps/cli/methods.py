@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from attribune.methods import MethodConfig
     from attribune.models.baselines import BaselineConfig
 
-__all__ = ["add_parser", "described", "meanings_of"]
 
 _ARGUMENT = re.compile(r" {4}(\w+): (.*)")
 
@@ -123,7 +122,6 @@ def _paragraphs_and_meanings(settings: Any) -> tuple[str, dict[str, str]]:
 
 
 def _show_options(parts: Sequence[type[MethodConfig] | type[BaselineConfig]]) -> None:
-    """Show what methods do, and their settings with defaults and meaning."""
     blocks = []
     for part in parts:
         prefix = "method" if len(parts) == 1 else f"method.{part.name}"
@@ -145,6 +143,5 @@ def _default(field: Any) -> str:
 
 
 def _first_line(method: type) -> str:
-    """The first sentence of the class's description."""
     paragraph = (inspect.getdoc(method) or "").split("\n\n")[0]
     return " ".join(paragraph.replace("``", "`").split())

@@ -20,8 +20,6 @@ from attribune.apps.cli.arguments import add_reading, add_shared, add_verb, tabl
 from attribune.apps.cli.output import show, show_json
 from attribune.errors import ConfigError
 
-__all__ = ["add_parser"]
-
 _WIDTH = 80  # of a text that is shown
 
 

@@ -14,8 +14,6 @@ from attribune.core.wording import one_line, printable
 if TYPE_CHECKING:
     from attribune.core.progress import ConsoleReporter
 
-__all__ = ["open_console", "results_text", "show", "show_json", "tell", "terminal_width", "wrapped", "wrapped_table"]
-
 
 _WORDS: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
 _LEAST_WIDTH = 24

@@ -14,8 +14,6 @@ from attribune.apps.cli.verbosity import add_verbosity
 from attribune.core.flags import as_flag
 from attribune.core.wording import did_you_mean
 
-__all__ = ["VerbParser"]
-
 N = TypeVar("N")
 _FLAGS = re.compile(r" (?=--)")
 _BOLD, _CYAN, _PLAIN = "\x1b[1m", "\x1b[36m", "\x1b[0m"

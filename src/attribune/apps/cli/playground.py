@@ -22,8 +22,6 @@ from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import open_console
 from attribune.errors import ConfigError
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
@@ -46,8 +44,7 @@ def _run(options: argparse.Namespace) -> None:
 
     console = open_console()
     session = Session.open(options.run_folder, backbone=options.backbone)
-    for note in session.notes:
-        console.note(note)
+    console.notes(session.notes)
     title = f"Attribune: {Path(options.run_folder).resolve().name}"
     page, address = launch(session, title=title, port=options.port)
     console.note(f"the playground is at {address}; press Ctrl-C to stop")

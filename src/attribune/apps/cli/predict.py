@@ -26,8 +26,6 @@ from attribune.apps.cli.output import open_console, show, show_json
 from attribune.core.wording import counted, one_line
 from attribune.errors import ConfigError
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
@@ -96,7 +94,6 @@ def _check_tables(options: argparse.Namespace) -> None:
 
 
 def _show_texts(options: argparse.Namespace) -> None:
-    """Predict the texts of ``--text`` and show the predictions."""
     tables = {"a table": options.data, "--output": options.output, "--panel": options.panel}
     tables |= reading_of(options).words()
     if beside := [name for name, value in tables.items() if value]:
@@ -108,8 +105,7 @@ def _show_texts(options: argparse.Namespace) -> None:
 
     console = open_console()
     rows, notes = predict_texts(options.run_folder, options.text, values, backbone=options.backbone)
-    for note in notes:
-        console.note(note)
+    console.notes(notes)
     if options.json:
         show_json([{name: finite(value) for name, value in row.items()} for row in rows], ensure_ascii=False)
         return

@@ -17,8 +17,6 @@ from attribune.runs.settings_tree import SETTINGS, method_name, override, put
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
 
-__all__ = ["add_recipe_flags", "add_settings", "attribute_list", "recipe_of", "value_files"]
-
 
 def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that `recipe_of` reads: those of `FLAGS`, and what is no single setting."""
@@ -96,7 +94,6 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
 
 
 def _setting(item: str) -> tuple[str, Any]:
-    """Read the key and the value of ``--set KEY=VALUE``."""
     key, equals, text = item.partition("=")
     if not equals:
         raise ConfigError(f"--set {item}: write KEY=VALUE, such as training.weight_decay=0.1")

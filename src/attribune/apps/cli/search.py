@@ -25,8 +25,6 @@ from attribune.apps.cli.output import open_console, show, wrapped_table
 from attribune.apps.cli.recipe_flags import add_recipe_flags, recipe_of
 from attribune.errors import ConfigError
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""

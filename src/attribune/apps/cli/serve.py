@@ -25,8 +25,6 @@ from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import open_console
 from attribune.errors import ConfigError
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""

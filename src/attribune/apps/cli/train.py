@@ -28,8 +28,6 @@ from attribune.apps.cli.arguments import SEVERAL, add_verb
 from attribune.apps.cli.output import open_console, results_text, show
 from attribune.apps.cli.recipe_flags import add_recipe_flags, add_settings, recipe_of
 
-__all__ = ["add_parser"]
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""

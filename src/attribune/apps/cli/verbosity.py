@@ -12,8 +12,6 @@ import os
 from attribune.core.logs import LEVELS, VARIABLE
 from attribune.errors import ConfigError
 
-__all__ = ["add_verbosity", "level_of"]
-
 
 def add_verbosity(parser: argparse.ArgumentParser) -> None:
     """Add ``--verbose`` and ``--quiet``."""

@@ -14,8 +14,6 @@ from attribune.apps.playground.session import Answer, PanelAnswer
 from attribune.core.arrays import Array
 from attribune.core.wording import excerpt
 
-__all__ = ["answer_html", "map_svg", "panel_html"]
-
 _SURE = 0.01  # nats of uncertainty, below which there is none to speak of
 _MAX_NUMBERS = 12  # classes in a table, the most probable ones
 

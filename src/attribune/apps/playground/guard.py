@@ -13,8 +13,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from attribune.core.hosts import LOOPBACK, is_allowed, replayed
 
-__all__ = ["PageGuard"]
-
 _READ = re.compile(
     r"/|/(?:config|theme\.css|favicon\.ico|manifest\.json|robots\.txt)/?|/(?:assets|static|svelte)/.+"
     r"|/gradio_api/(?:info|user|app_id|theme\.css|startup-events|queue/data|heartbeat/[^/]+|call/[^/]+/[^/]+)/?"
@@ -62,7 +60,6 @@ def _refusal(scope: Scope) -> Response | None:
 
 
 async def _body(receive: Receive) -> bytes | Response:
-    """Read the body of a request, or refuse it."""
     body, more = bytearray(), True
     try:
         async with asyncio.timeout(_TIMEOUT):

@@ -18,8 +18,6 @@ from attribune.core.wording import excerpt
 from attribune.errors import AttribuneError
 from attribune.schema import FittedAttribute
 
-__all__ = ["CSS", "build_page", "launch"]
-
 _MAX_CHOICES = 200  # values in a list to pick from; others are typed
 _MAX_CHOICE = 90  # characters of a text in a list
 _ROWS = "training rows (log10)"

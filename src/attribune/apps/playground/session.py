@@ -28,15 +28,6 @@ from attribune.tasks import Task
 from attribune.tasks.capabilities import PLAYGROUND, require
 from attribune.values.panel import Panel, check_panel
 
-__all__ = [
-    "Answer",
-    "AttributeValues",
-    "PanelAnswer",
-    "Session",
-    "TrainingRow",
-    "ValueMap",
-]
-
 _MAX_MAPPED = 2_000  # the most frequent values
 _MAX_EXAMPLES = 40
 _MAX_TRAINING_ROWS = 200_000  # for the mean labels
@@ -220,7 +211,9 @@ class PanelAnswer:
 
 @dataclass(kw_only=True)
 class Session:
-    """A run that answers questions.
+    """A run that answers questions about a text, the second text of a pair, and the values of attributes.
+
+    Values that the model does not know are read as unknown, and noted.
 
     Args:
         training: its training rows with labels; None where they cannot be read.
@@ -299,17 +292,12 @@ class Session:
     def ask(self, text: str, assignments: Mapping[str, Sequence[str]], *, second: str = "") -> Answer:
         """Predict a text with its attributes, without each of them, and without any.
 
-        Args:
-            second: the second text of a pair.
-            assignments: attribute to its values; those that the model does not know are read as unknown, and noted.
-
         Raises:
             DataError: for a text that the model cannot read.
             ConfigError: for an empty text, or more values than an attribute has room for.
         """
-        self._check(text, second)
-        known, notes = self._known(assignments)
-        cases = counterfactuals(self.predictor, text, self._ids(known), instead=[], top=0, second=second)
+        ids, notes = self._read(text, second, assignments)
+        cases = counterfactuals(self.predictor, text, ids, instead=[], top=0, second=second)
         return self._answer(cases, notes)
 
     def compare(
@@ -321,22 +309,17 @@ class Session:
         *,
         second: str = "",
     ) -> Answer:
-        """Predict a text with each of some values of an attribute, and without any.
-
-        Args:
-            assignments: values of the other attributes.
-            second: the second text of a pair.
+        """Predict a text with each of some values of an attribute, and without any; others are those of `assignments`.
 
         Raises:
             DataError: for a text that the model cannot read.
-            ConfigError: for an empty text, or a value that the model does not know.
+            ConfigError: for an empty text, or one of the `values` that the model does not know.
         """
-        self._check(text, second)
-        known, notes = self._known({name: listed for name, listed in assignments.items() if name != attribute})
+        ids, notes = self._read(text, second, assignments, without=attribute)
         for value in values:
             assigned_ids(self.predictor.schema, {attribute: [value]})  # raises: an unknown value has no effect
         instead = [{attribute: [value]} for value in values]
-        cases = counterfactuals(self.predictor, text, self._ids(known), instead=instead, top=0, second=second)
+        cases = counterfactuals(self.predictor, text, ids, instead=instead, top=0, second=second)
         names = {assignments_text(assignment) for assignment in instead}
         compared = [case for case in cases if case["as"] in names]
         return self._answer([*compared, {**cases[0], "as": f"without {attribute}"}], notes)
@@ -355,20 +338,15 @@ class Session:
     ) -> PanelAnswer:
         """Predict a text with each value of an attribute, or the first ones of many, and put the answers together.
 
-        Args:
-            assignments: values of the other attributes.
-            second: the second text of a pair.
-
         Raises:
             DataError: for a text that the model cannot read.
             ConfigError: for an empty text, or a model, a task or an attribute without panels.
         """
-        self._check(text, second)
+        ids, notes = self._read(text, second, assignments, without=attribute)
         if attribute not in self.predictor.schema.names:  # the name of a file would be read as a table of members
             raise ConfigError(f"there is no attribute {attribute!r}: choose one from the list")
         panel = Panel.of(self.predictor, attribute, limit=_MAX_MEMBERS)
-        known, notes = self._known({name: listed for name, listed in assignments.items() if name != attribute})
-        opinions = panel.ask(self.predictor, rows_of(self.predictor, [(text, second)], self._ids(known)[None]))
+        opinions = panel.ask(self.predictor, rows_of(self.predictor, [(text, second)], ids[None]))
         total = len(self.predictor.schema[attribute].values)
         if len(panel) < total:
             notes.append(f"{len(panel):,} of {total:,} values were asked, the first of the list")
@@ -388,27 +366,25 @@ class Session:
             notes=notes,
         )
 
-    def _check(self, *texts: str) -> None:
-        if not any(text.strip() for text in texts):
+    def _read(
+        self, text: str, second: str, assignments: Mapping[str, Sequence[str]], *, without: str = ""
+    ) -> tuple[npt.NDArray[np.int64], list[str]]:
+        """Check the texts; return the ids of the values that the model knows, without an attribute, and the notes."""
+        if not text.strip() and not second.strip():
             raise ConfigError("there is no text: type or pick one")
-        if (longest := max(map(len, texts))) > _MAX_TEXT_LENGTH:
+        if (longest := max(len(text), len(second))) > _MAX_TEXT_LENGTH:
             raise ConfigError(f"the text has {longest:,} characters: give at most {_MAX_TEXT_LENGTH:,}")
-
-    def _known(self, assignments: Mapping[str, Sequence[str]]) -> tuple[dict[str, list[str]], list[str]]:
         known: dict[str, list[str]] = {}
         notes = []
         for name, values in assignments.items():
-            for value in values:
+            for value in values if name != without else ():
                 try:
                     assigned_ids(self.predictor.schema, {name: [value]})
                 except ConfigError:
                     notes.append(f"{name} {value!r} was in no training row: it is read as unknown")
                 else:
                     known.setdefault(name, []).append(value)
-        return known, notes
-
-    def _ids(self, known: Mapping[str, Sequence[str]]) -> npt.NDArray[np.int64]:
-        return assigned_ids(self.predictor.schema, known) if self.attributes else np.zeros(0, dtype=np.int64)
+        return assigned_ids(self.predictor.schema, known) if self.attributes else np.zeros(0, dtype=np.int64), notes
 
     def _answer(self, cases: Sequence[Mapping[str, Any]], notes: list[str]) -> Answer:
         task, names = self.predictor.task, list(cases[0]["numbers"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,6 @@ from attribune.apps.report.plots import span_plot
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.metric import MetricInfo, metric_info
 from attribune.metrics.tables import format_difference, format_value
-
-__all__ = ["ablation_page", "ablation_table"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class _Span:
 
     @classmethod
     def of(cls, span: Mapping[str, Any], info: MetricInfo) -> _Span:
-        pair = PairedResult(**{field.name: span[field.name] for field in fields(PairedResult) if field.name in span})
+        pair = PairedResult.from_record(span)
         cost = pair if info.higher_is_better else _reversed(pair)
         return cls(span["what"], span["first"], span["last"], cost)
 

@@ -19,8 +19,6 @@ from attribune.metrics.metric import metric_info
 from attribune.metrics.tables import ResultDict, html_blocks
 from attribune.runs.stored_scores import scored_tables
 
-__all__ = ["explain", "explanation_page", "shown_explanation"]
-
 _FAINTEST = 0.03  # weight of a word from which it is shaded
 _STRONG = 0.05  # effect that has full weight, or more if a word has more: small effects stay faint
 

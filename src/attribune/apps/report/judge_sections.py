@@ -14,14 +14,12 @@ from attribune.analysis.judges import JudgeAnswers, JudgeMetric, RangedFigure, j
 from attribune.analysis.run_rows import RunRows
 from attribune.apps.report.page import Figure, Section
 from attribune.apps.report.plots import Estimate, calibration_plot, forest_plot
-from attribune.core.wording import excerpt
+from attribune.core.wording import counted, excerpt
 from attribune.data.clusters import TEXT
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.metric import metric_info
 from attribune.metrics.tables import format_difference, format_value
 from attribune.schema.columns import canonical
-
-__all__ = ["judge_sections"]
 
 _LISTED = 8  # judges at each end
 _LISTED_TEXTS = 6  # as predicted, and as seen
@@ -157,7 +155,7 @@ def _starred(text: str, figure: RangedFigure) -> str:
 
 def _outliers(what: str, figures: Sequence[RangedFigure], names: Sequence[str]) -> str:
     """Say which judges differ from random rows, those who are farthest from their ranges first."""
-    subject = f"Of {_counted(len(figures))}"
+    subject = f"Of {counted(len(figures), 'judge')}"
     farthest = sorted(zip(figures, names, strict=True), key=lambda one: -one[0].distance)
     out = [name for figure, name in farthest if figure.stands_out]
     if not out:
@@ -170,10 +168,6 @@ def _outliers(what: str, figures: Sequence[RangedFigure], names: Sequence[str]) 
 def _who_is_analysed(judges: int, what: str) -> str:
     some = "; the lowest and the highest are shown" if judges > 2 * _LISTED else ""
     return f"Of the judges with twenty {what} or more the most frequent are analysed, {judges} of them{some}."
-
-
-def _counted(judges: int) -> str:
-    return f"{judges} judge{'' if judges == 1 else 's'}"
 
 
 def _bias_plot(units: _Units, judges: Sequence[tuple[str, RangedFigure]]) -> Figure:
@@ -235,11 +229,11 @@ def _knowledge_line(judge: JudgeMetric, name: str, metric: str) -> list[str]:
 
 def _knowledge_sentence(found: Sequence[JudgeMetric], words: str) -> str:
     better, worse = sum(one.is_better for one in found), sum(one.is_worse for one in found)
+    judges = counted(len(found), "judge")
     if not better + worse:
-        return f"Of {_counted(len(found))}, none is shown to have another {words} with the attributes than without."
+        return f"Of {judges}, none is shown to have another {words} with the attributes than without."
     rest = len(found) - better - worse
     undecided = f"; for the other {rest} no difference is shown" if rest else ""
-    judges = _counted(len(found))
     return f"With the attributes {words} is better for {better} of {judges}, and worse for {worse}{undecided}."
 
 

@@ -14,18 +14,6 @@ from markupsafe import Markup, escape
 from attribune.core.files import replace_file
 from attribune.errors import ModelFolderError
 
-__all__ = [
-    "Example",
-    "Figure",
-    "Heading",
-    "MarkedText",
-    "QuestionAndAnswer",
-    "Section",
-    "render_page",
-    "shown_time",
-    "write_page",
-]
-
 _THEME = {
     "#1f2933": "ink",
     "#000000": "ink",

@@ -20,18 +20,6 @@ from matplotlib.ticker import NullFormatter
 from attribune.core.arrays import Array
 from attribune.metrics.bootstrap import Interval, PairedResult
 
-__all__ = [
-    "Curve",
-    "Estimate",
-    "band_plot",
-    "binned_plot",
-    "calibration_plot",
-    "confusion_plot",
-    "curve_plot",
-    "forest_plot",
-    "span_plot",
-]
-
 INK, GREY, PAPER, BLUE, ORANGE = "#1f2933", "#9aa5b1", "#ffffff", "#1864ab", "#d9480f"
 _MAX_NAME = 18  # characters of a class's name
 _DARK = 0.7  # opacity of a cell from which the colour of the page is more legible on it than ink
@@ -157,34 +145,37 @@ def curve_plot(curves: Sequence[Curve], *, ylabel: str) -> str:
 def confusion_plot(counts: Array, *, names: Sequence[str]) -> str:
     """Plot a confusion matrix (C, C), true classes down and predicted ones across, shaded by the share of the class."""
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    side = 1.6 + 0.42 * len(names)
-    width, height = max(5.2, side), max(2.4, side - 0.4)
-    with _figure(width=width, height=height, xlabel="predicted", ylabel="true") as (figure, axes):
-        _shade(axes, shares)
-        for true, predicted in np.ndindex(*shares.shape):
-            if counts[true, predicted]:
-                ink = PAPER if shares[true, predicted] > _DARK else INK
-                text = f"{counts[true, predicted]:,}"
-                axes.text(predicted, true, text, ha="center", va="center", color=ink, fontsize=8)
-        short = [name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…" for name in names]
-        axes.set_xticks(range(len(names)), short, rotation=45 if sum(map(len, short)) > _MAX_TICKS else 0)
-        axes.set_yticks(range(len(names)), short)
-        return _svg(figure)
+    texts = {(true, predicted): f"{counts[true, predicted]:,}" for true, predicted in np.argwhere(counts).tolist()}
+    short = [name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…" for name in names]
+    rotation = 45 if sum(map(len, short)) > _MAX_TICKS else 0
+    return _grid_plot(shares, texts, short, xlabel="predicted", ylabel="true", size=8, rotation=rotation)
 
 
 def span_plot(lost: Array, *, names: Sequence[str]) -> str:
     """Plot what is lost (L, L) without a span of layers, from the first one, down, to the last one, across."""
-    side = 1.6 + 0.42 * len(names)
     largest = float(np.nanmax(np.abs(lost))) or 1.0
-    with _figure(width=max(5.2, side), height=max(2.4, side - 0.4), xlabel="last layer", ylabel="first layer") as (
-        figure,
-        axes,
-    ):
-        _shade(axes, lost / largest)
-        for first, last in np.argwhere(~np.isnan(lost)).tolist():
-            ink = PAPER if abs(lost[first, last]) > _DARK * largest else INK
-            axes.text(last, first, f"{lost[first, last]:.3g}", ha="center", va="center", color=ink, fontsize=7)
-        axes.set_xticks(range(len(names)), names)
+    texts = {(first, last): f"{lost[first, last]:.3g}" for first, last in np.argwhere(~np.isnan(lost)).tolist()}
+    return _grid_plot(lost / largest, texts, names, xlabel="last layer", ylabel="first layer", size=7)
+
+
+def _grid_plot(
+    shades: Array,
+    texts: Mapping[tuple[int, int], str],
+    names: Sequence[str],
+    *,
+    xlabel: str,
+    ylabel: str,
+    size: float,
+    rotation: float = 0,
+) -> str:
+    """Plot a square of shaded cells, some of them with a text, by row and column."""
+    side = 1.6 + 0.42 * len(names)
+    with _figure(width=max(5.2, side), height=max(2.4, side - 0.4), xlabel=xlabel, ylabel=ylabel) as (figure, axes):
+        _shade(axes, shades)
+        for (row, column), text in texts.items():
+            ink = PAPER if abs(shades[row, column]) > _DARK else INK
+            axes.text(column, row, text, ha="center", va="center", color=ink, fontsize=size)
+        axes.set_xticks(range(len(names)), names, rotation=rotation)
         axes.set_yticks(range(len(names)), names)
         return _svg(figure)
 

@@ -48,8 +48,6 @@ from attribune.runs.stored_scores import scored_tables
 from attribune.runs.verdict import Verdict
 from attribune.schema.columns import cell_text
 
-__all__ = ["report", "run_page"]
-
 _MAX_PLOTTED_CLASSES = 20
 _LISTED_CONFUSIONS = 12  # pairs of classes
 _CURVE_POINTS = 40  # of the training loss
@@ -93,8 +91,7 @@ def report(
     else:
         refuse_input_as_output(output, scored_tables(run, data))
     rows = rows_of_run(run, data, backbone=backbone)
-    for note in rows.notes:
-        reporter.note(note)
+    reporter.notes(rows.notes)
     return write_page(output if output is not None else RunFolder.of(run).page, run_page(rows))
 
 
@@ -368,7 +365,7 @@ def _bins(scored_rows: ScoredRows) -> Iterator[Section]:
         by_length = name == "words"
         xlabel = f"{name} of the row" if by_length else f"training rows with the row's {name}"
         estimates = [Estimate.of(one.name, one.figure, scale=info.scale, rows=one.rows) for one in bins]
-        overall = info.scale * scored_rows.metric().value()
+        overall = info.scale * scored_rows.metric.value()
         figure = Figure(
             svg=binned_plot(estimates, ylabel=info.label, xlabel=xlabel, overall=overall),
             caption=f"{info.words.capitalize()} over bins of {xlabel}, with 95 % intervals; below each bin its rows.",

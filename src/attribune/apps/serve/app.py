@@ -33,12 +33,10 @@ from attribune.apps.serve.requests import (
     refusal,
     refusals,
 )
-from attribune.apps.serve.service import Service, ServiceMetrics
+from attribune.apps.serve.service import Service
 from attribune.apps.serve.settings import Keys, ServeSettings
 from attribune.apps.serve.values import EnrolAnswer, EnrolRequest, RemoveAnswer, ValuePaths
 from attribune.apps.serve.writing import ChatRequest, CompletionAnswer, CompletionRequest, WritingPaths
-
-__all__ = ["create_app"]
 
 _LOG = logging.getLogger(__name__)
 _RETRY = {"Retry-After": "1"}
@@ -83,18 +81,16 @@ def create_app(
         models: by name, as `load_models` returns them.
         keys: which callers must send; none by default.
     """
-    settings = settings or ServeSettings()
-    metrics = ServiceMetrics()
-    service = Service(models, settings, metrics)
+    service = Service(models, settings or ServeSettings())
     values = ValuePaths(service)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         """Answer, and at the end answer what waits."""
-        values.open()
+        values.writer.open()
         yield
         service.reader.shutdown(wait=False, cancel_futures=True)
-        await asyncio.to_thread(values.close)
+        await asyncio.to_thread(values.writer.close)
         await asyncio.to_thread(service.batcher.close)
 
     app = documented_app(
@@ -109,15 +105,9 @@ def create_app(
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _failed)
-    describe(app, models, settings)
+    describe(app, service)
     paths = {path for route in app.routes if (path := getattr(route, "path_format", None))}
-    app.add_middleware(
-        Gate,
-        settings=settings,
-        keys=keys or Keys(),
-        metrics=metrics,
-        paths=paths,
-    )
+    app.add_middleware(Gate, service=service, keys=keys or Keys(), paths=paths)
     return app
 
 

@@ -15,8 +15,6 @@ from attribune.apps.serve.models import Answer, ServedModel, start
 from attribune.core.process import return_freed_memory
 from attribune.errors import AttribuneError
 
-__all__ = ["Batcher", "Overloaded", "Stopping"]
-
 Result = TypeVar("Result")
 _PATIENCE = 0.05  # share of the time of a batch
 _RETURN_SECONDS = 3  # between two returns of freed memory, each of which takes 20 ms

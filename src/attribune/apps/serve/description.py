@@ -14,18 +14,13 @@ from pydantic import BaseModel
 
 from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.requests import OPENAI_PATHS, PredictRequest, Refused, read_row
+from attribune.apps.serve.service import Service
 from attribune.apps.serve.settings import ServeSettings
 from attribune.apps.serve.values import EnrolRequest, check_label, check_new_value
 from attribune.apps.serve.writing import EVENTS, ChatRequest, CompletionRequest
 from attribune.errors import ConfigError
 from attribune.schema import FittedAttribute, MultiLabel, Numeric
 from attribune.schema.kinds import OfDate
-
-__all__ = [
-    "body_of",
-    "describe",
-    "documented_app",
-]
 
 _BODIES = (PredictRequest, EnrolRequest, CompletionRequest, ChatRequest)
 _SCHEMAS = "#/components/schemas/{model}"
@@ -124,7 +119,7 @@ def body_of(request: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": schema}}
 
 
-def describe(app: FastAPI, models: Mapping[str, ServedModel], settings: ServeSettings) -> None:
+def describe(app: FastAPI, service: Service) -> None:
     """Let an application describe itself, each time anew: models and values come and go.
 
     An example has the most frequent value of each attribute, so that a value that was forgotten is in none.
@@ -138,8 +133,8 @@ def describe(app: FastAPI, models: Mapping[str, ServedModel], settings: ServeSet
 
     def described() -> dict[str, Any]:
         found = copy.deepcopy(document)
-        _add_limits(found["components"]["schemas"], models, settings)
-        _add_examples(found["paths"], models, settings)
+        _add_limits(found["components"]["schemas"], service.models, service.settings)
+        _add_examples(found["paths"], service.models, service.settings)
         return found
 
     app.openapi = described  # type: ignore[method-assign]
@@ -148,33 +143,32 @@ def describe(app: FastAPI, models: Mapping[str, ServedModel], settings: ServeSet
 def _add_limits(schemas: dict[str, Any], models: Mapping[str, ServedModel], settings: ServeSettings) -> None:
     """Write the names of the models and the limits into the schemas."""
     request, row, enrolment = (schemas[name]["properties"] for name in ("PredictRequest", "Row", "EnrolRequest"))
-    for name in ("PredictRequest", "EnrolRequest", "CompletionRequest", "ChatRequest"):
-        next(kind for kind in schemas[name]["properties"]["model"]["anyOf"] if kind.get("type") == "string")["enum"] = [
-            *models
-        ]
-    rows = next(kind for kind in request["rows"]["anyOf"] if kind.get("type") == "array")
-    for one in (rows, enrolment["rows"]):
+    for body in _BODIES:
+        _of_type("string", schemas[body.__name__]["properties"]["model"])["enum"] = [*models]
+    for one in (_of_type("array", request["rows"]), enrolment["rows"]):
         one |= {"minItems": 1, "maxItems": settings.max_rows}
     for text in (request["text"], row["text"], schemas["LabelledRow"]["properties"]["text"]):
-        next(kind for kind in text["anyOf"] if kind.get("type") == "string")["maxLength"] = settings.max_text_length
+        _of_type("string", text)["maxLength"] = settings.max_text_length
     reads = "; ".join(f"{model.name} reads {', '.join(model.inputs) or 'none'}" for model in models.values())
     request["attributes"]["description"] += f" {reads}."
+
+
+def _of_type(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a type among those that a field may have."""
+    found: dict[str, Any] = next(kind for kind in schema["anyOf"] if kind.get("type") == name)
+    return found
 
 
 def _add_examples(paths: dict[str, Any], models: Mapping[str, ServedModel], settings: ServeSettings) -> None:
     """Write an example for each model into the bodies of the paths."""
     for path, make in _EXAMPLES.items():
         made = {name: make(model, settings) for name, model in models.items()}
-        values = {
-            name: {"model": name, **example} if len(models) > 1 else example
+        if examples := {
+            name: {"summary": name, "value": {"model": name, **example} if len(models) > 1 else example}
             for name, example in made.items()
             if example is not None
-        }
-        if values:
-            content = paths[path]["post"]["requestBody"]["content"]
-            content["application/json"]["examples"] = {
-                name: {"summary": name, "value": value} for name, value in values.items()
-            }
+        }:
+            paths[path]["post"]["requestBody"]["content"]["application/json"]["examples"] = examples
 
 
 def documented_app(**options: Any) -> FastAPI:

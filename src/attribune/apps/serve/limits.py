@@ -14,16 +14,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from attribune.apps.serve.requests import LEFT, printable, refusal
-from attribune.apps.serve.service import ServiceMetrics
-from attribune.apps.serve.settings import VALUE_KEYS, Keys, ServeSettings
+from attribune.apps.serve.service import Service
+from attribune.apps.serve.settings import VALUE_KEYS, Keys
 from attribune.core.hosts import is_allowed, replayed
-
-__all__ = [
-    "ENROL",
-    "VALUES",
-    "Gate",
-    "LimitedConnection",
-]
 
 ENROL, VALUES = "/v1/enrol", "/v1/values"  # which take keys of their own
 _OPEN = ("/health",)  # a container's probe sends no key
@@ -44,18 +37,11 @@ class Gate:
         paths: of the service; others are counted together.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        settings: ServeSettings,
-        keys: Keys,
-        metrics: ServiceMetrics,
-        paths: set[str],
-    ) -> None:
-        self._app, self._settings, self._keys, self._metrics, self._paths = app, settings, keys, metrics, paths
+    def __init__(self, app: ASGIApp, *, service: Service, keys: Keys, paths: set[str]) -> None:
+        self._app, self._keys, self._paths = app, keys, paths
+        self._settings, self._metrics = service.settings, service.metrics
         self._answering = self._held = 0
-        self._largest = int(settings.max_body_mb * 2**20)
+        self._largest = int(service.settings.max_body_mb * 2**20)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""

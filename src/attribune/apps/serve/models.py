@@ -1,12 +1,11 @@
-"""The models of a service: loaded over shared weights, kept apart from their files, asked together, and exchanged."""
+"""The models of a service: loaded over shared weights, kept apart from their files, and asked together."""
 
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import threading
-from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,20 +32,6 @@ from attribune.schema.kinds import OfDate
 from attribune.tasks.capabilities import GENERATE, can
 from attribune.values.live_run import LiveRun
 
-__all__ = [
-    "Answer",
-    "LiveModels",
-    "MappedFiles",
-    "Reloader",
-    "RunLoader",
-    "ServedModel",
-    "compute",
-    "copy_into_memory",
-    "load_models",
-    "named_runs",
-    "start",
-]
-
 Result = TypeVar("Result")
 # Models are loaded and predict on one thread. OpenMP keeps a team of threads for every thread that computes. With a
 # second team there are more threads than cores, and libgomp then lets those that wait for each other sleep instead of
@@ -57,7 +42,6 @@ _LARGEST_COPY = 1 << 28  # bytes of a tensor; larger ones, such as tables of mil
 _SUFFIXES = (".safetensors", ".arrow")
 _LISTS_FILES = hasattr(psutil.Process, "memory_maps")  # not on macOS
 Columns = Mapping[str, Sequence[Any]]
-_LOG = logging.getLogger(__name__)
 
 
 def start(function: Callable[[], Result]) -> Future[Result]:
@@ -365,11 +349,11 @@ class RunLoader:
 
     def _load(self) -> dict[str, ServedModel]:
         before = MappedFiles.of_this_process()
-        folders = [RunFolder(Path(source).resolve()) for source in self.sources.values() if self.enrol]
-        for folder in folders:
+        folders = {name: RunFolder(Path(source).resolve()) for name, source in self.sources.items() if self.enrol}
+        for folder in folders.values():
             folder.complete_model()
-        marks = {folder.path: folder.model_mark for folder in folders}
-        if len(marks) < len(folders):
+        marks = {name: folder.model_mark for name, folder in folders.items()}
+        if len({folder.path for folder in folders.values()}) < len(folders):
             raise ConfigError("--enrol with one run under two names: only one of them would learn; give it once")
         group = self._group()
         writers = {name: Writer.of(one) for name, one in group.items() if can(one.task, GENERATE)}
@@ -380,37 +364,28 @@ class RunLoader:
             name: ServedModel(name=name, group=group, source=source, files=files, writer=writers.get(name))
             for name, source in self.sources.items()
         }
-        if self.enrol:
-            models = {name: _with_run(model, marks, self.backbone) for name, model in models.items()}
+        for name, folder in folders.items():
+            models[name] = self._with_run(models[name], folder, marks[name])
         for served in models.values():
             served.check()
         return models
 
     def _group(self) -> PredictorGroup:
-        """Load the predictors of runs over shared weights."""
+        """Load the predictors of runs over shared weights, which nothing else holds then."""
         shared = SharedBackbones(default_device())
-        predictors = {
-            name: load_predictor(
-                source, shared=shared, backbone=self.backbone, dtype=self.dtype, quantise=self.quantise
-            )
-            for name, source in self.sources.items()
-        }
+        options: Any = {"backbone": self.backbone, "dtype": self.dtype, "quantise": self.quantise}
+        predictors = {name: load_predictor(source, shared=shared, **options) for name, source in self.sources.items()}
         return PredictorGroup(predictors, shared=shared)
 
-
-def _with_run(
-    model: ServedModel, marks: Mapping[Path, tuple[tuple[int, int, int] | None, ...]], backbone: str | Path | None
-) -> ServedModel:
-    """Return a model with its run in memory, or with the reason why its values cannot change."""
-    folder = RunFolder(Path(model.source).resolve())
-    if not folder.is_begun:
-        return replace(model, fixed=f"{model.source} is a model without its run: serve the folder of the run")
-    try:
-        recipe, mark = folder.read_recipe(), marks[folder.path]
-        live = LiveRun(folder.path, recipe, model.predictor, mark=mark, backbone=backbone)
-    except AttribuneError as error:
-        return replace(model, fixed=str(error))
-    return replace(model, live=live)
+    def _with_run(self, model: ServedModel, folder: RunFolder, mark: Any) -> ServedModel:
+        """Return a model with its run in memory, or with the reason why its values cannot change."""
+        if not folder.is_begun:
+            return replace(model, fixed=f"{model.source} is a model without its run: serve the folder of the run")
+        try:
+            live = LiveRun(folder.path, folder.read_recipe(), model.predictor, mark=mark, backbone=self.backbone)
+        except AttribuneError as error:
+            return replace(model, fixed=str(error))
+        return replace(model, live=live)
 
 
 def _parse_run(run: str) -> tuple[str, str]:
@@ -420,82 +395,3 @@ def _parse_run(run: str) -> tuple[str, str]:
             raise ConfigError(f"{run!r}: write NAME=FOLDER, or the folder alone")
         return name, source
     return Path(run).resolve().name, run
-
-
-class LiveModels(Mapping[str, ServedModel]):
-    """The models by name, which can be replaced all at once; requests that have theirs keep them."""
-
-    def __init__(self, models: Mapping[str, ServedModel]) -> None:
-        self.current = dict(models)
-
-    def replace(self, models: Mapping[str, ServedModel]) -> None:
-        """Serve other models from the next request on."""
-        self.current = dict(models)
-
-    def __getitem__(self, name: str) -> ServedModel:
-        return self.current[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.current)
-
-    def __len__(self) -> int:
-        return len(self.current)
-
-    def values(self) -> ValuesView[ServedModel]:
-        """Return the models, all of one time."""
-        return self.current.values()
-
-    def items(self) -> ItemsView[str, ServedModel]:
-        """Return the models by name, all of one time."""
-        return self.current.items()
-
-
-class Reloader:
-    """Loads runs again beside the models that answer, and puts them in their place; where that fails, nothing changes.
-
-    Args:
-        models: those that are served, under which requests find them.
-        loader: loaded them.
-    """
-
-    def __init__(self, models: LiveModels, loader: RunLoader) -> None:
-        self._models, self._loader = models, loader
-        self._busy = threading.Lock()
-
-    def __call__(self) -> list[str]:
-        """Load the runs and serve them; returns a line on each.
-
-        Raises:
-            AttribuneError: for a run that cannot be loaded, or while another reload is under way.
-        """
-        if not self._busy.acquire(blocking=False):
-            raise ConfigError("the runs are being loaded already: wait for that")
-        try:
-            if self._loader.enrol:
-                raise ConfigError(
-                    "with --enrol the service itself changes its runs, and a value learned during a reload would be "
-                    "lost: stop the service, and start it again"
-                )
-            models = self._loader.load_beside()
-            self._models.replace(models)
-            return [model.summary() for model in models.values()]
-        finally:
-            self._busy.release()
-
-    def in_background(self, say: Callable[[list[str]], None]) -> None:
-        """Load the runs again on a thread of its own.
-
-        Args:
-            say: is given the lines on the models; where there are none, the log says why.
-        """
-
-        def run() -> None:
-            try:
-                say(self())
-            except Exception as error:
-                is_bug = not isinstance(error, AttribuneError)
-                _LOG.warning(
-                    "the runs were not reloaded, and the old ones are still served: %s", error, exc_info=is_bug
-                )
-
-        threading.Thread(target=run, name="attribune-reload", daemon=True).start()

@@ -30,37 +30,6 @@ from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.columns import canonical
 from attribune.schema.kinds import OfDate
 
-__all__ = [
-    "LEFT",
-    "OPENAI_PATHS",
-    "ErrorAnswer",
-    "Fault",
-    "ModelsAnswer",
-    "NamedModel",
-    "OpenAIErrorAnswer",
-    "PredictAnswer",
-    "PredictRequest",
-    "Refused",
-    "RequestBody",
-    "Row",
-    "Scalar",
-    "as_name",
-    "attribute_names",
-    "check_characters",
-    "check_rows",
-    "checked",
-    "choose_model",
-    "openai_error",
-    "parse_body",
-    "printable",
-    "read_request",
-    "read_row",
-    "read_text",
-    "refusal",
-    "refusals",
-    "shown",
-]
-
 Scalar = StrictStr | StrictBool | StrictInt | StrictFloat | None
 Words = StrictStr | list[StrictStr]
 OPENAI_PATHS = ("/v1/completions", "/v1/chat/completions")
@@ -94,12 +63,17 @@ class Row(RequestBody):
     )
 
 
-class PredictRequest(RequestBody):
+class ModelRequest(RequestBody):
+    """A body that names the model it is for."""
+
+    model: StrictStr | None = Field(default=None, description="Name of the model; required if the service has several.")
+
+
+class PredictRequest(ModelRequest):
     """One text with its attributes, or many as `rows`."""
 
     # What is skipped here is checked row by row, so that a body is refused at its first bad row.
 
-    model: StrictStr | None = Field(default=None, description="Name of the model; required if the service has several.")
     text: SkipValidation[Words | dict[str, Words | None] | None] = Field(
         default=None, description="The text; leave it out if you send `rows`."
     )
@@ -299,7 +273,9 @@ def read_row(given: Any, prefix: str, model: ServedModel, settings: ServeSetting
         missing, listed = "this model has no such text column", f"give {', '.join(names)}"
         _check_names(given.get("text"), names, f"{prefix}text.", missing, listed)
         _check_words(given.get("text"), f"{prefix}text", model, settings)
-        _check_numbers(given.get("attributes"), f"{prefix}attributes.")
+        attributes = given.get("attributes")
+        for name, value in attributes.items() if isinstance(attributes, dict) else ():
+            _check_number(value, f"{prefix}attributes.{as_name(name)}")
     row = checked(Row, given, prefix, attributes=known)
     schema = model.predictor.schema
     values: dict[str, Any] = {
@@ -343,11 +319,9 @@ def _check_names(given: Any, known: Collection[str], prefix: str, missing: str, 
         raise Refused(422, f"{prefix}{as_name(unknown)}", f"{missing}{rest}")
 
 
-def _check_numbers(attributes: Any, prefix: str) -> None:
-    for name, values in attributes.items() if isinstance(attributes, dict) else ():
-        if isinstance(values, list) and len(values) > _MAX_VALUES:
-            reason = f"{len(values):,} values, but at most {_MAX_VALUES:,} are read: leave some out"
-            raise Refused(422, f"{prefix}{as_name(name)}", reason)
+def _check_number(values: Any, field: str) -> None:
+    if isinstance(values, list) and len(values) > _MAX_VALUES:
+        raise Refused(422, field, f"{len(values):,} values, but at most {_MAX_VALUES:,} are read: leave some out")
 
 
 def _check_words(given: Any, field: str, model: ServedModel, settings: ServeSettings) -> None:
@@ -357,9 +331,13 @@ def _check_words(given: Any, field: str, model: ServedModel, settings: ServeSett
             continue
         if not model.predictor.task.input.reads_words:
             raise Refused(422, field, "a list, but this model reads a text: give it as one")
-        if len(value) > settings.max_text_length:
-            limit = f"at most {settings.max_text_length:,} are read"
-            raise Refused(422, field, f"{len(value):,} words, but {limit}: cut the text")
+        _check_length(len(value), "words", field, settings)
+
+
+def _check_length(length: int, of: str, field: str, settings: ServeSettings) -> None:
+    if length > settings.max_text_length:
+        limit = f"at most {settings.max_text_length:,} are read"
+        raise Refused(422, field, f"{length:,} {of}, but {limit}: cut the text")
 
 
 def _texts(text: Any, prefix: str, model: ServedModel, settings: ServeSettings) -> Any:
@@ -374,9 +352,7 @@ def _texts(text: Any, prefix: str, model: ServedModel, settings: ServeSettings) 
             field = f"{prefix}text" if len(names) == 1 else f"{prefix}text.{as_name(name)}"
             joined = value if isinstance(value, str) else "".join(value)
             check_characters(joined, field)
-            if len(joined) > settings.max_text_length:
-                limit = f"at most {settings.max_text_length:,} are read"
-                raise Refused(422, field, f"{len(joined):,} characters, but {limit}: cut the text")
+            _check_length(len(joined), "characters", field, settings)
     if not model.predictor.task.input.reads_words:
         return dict(text)
     # Lists in every row, since one column of the requests that are answered together has one type.
@@ -390,7 +366,7 @@ def _value(value: Any, attribute: FittedAttribute, field: str, schema: Schema) -
         if isinstance(value, str) and spec.separator is not None:
             value = value.split(spec.separator)
         values = value if isinstance(value, list) else [value]
-        _check_numbers({"": values}, field)  # also those of one text with separators
+        _check_number(values, field)  # also those of one text with separators
         texts = [read_text(item, f"{field}[{index}]") for index, item in enumerate(values)]
         return [text for text in texts if not schema.means_missing(text)] or None
     if isinstance(value, list):
@@ -442,7 +418,7 @@ def check_characters(text: str, field: str) -> None:
 
 def shown(text: str) -> str:
     """Return text of the caller for a message: short, and in ASCII."""
-    return printable(text if len(text) <= 60 else f"{text[:57]}...")
+    return printable(_short(text))
 
 
 def printable(text: str) -> str:
@@ -452,8 +428,11 @@ def printable(text: str) -> str:
 
 def as_name(text: str) -> str:
     """Return a name that the caller sent, as a field of an error has it: short, and as JSON can carry it."""
-    short = text if len(text) <= 60 else f"{text[:57]}..."
-    return short.encode("utf-8", "backslashreplace").decode()
+    return _short(text).encode("utf-8", "backslashreplace").decode()
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _faults(errors: Sequence[Any], prefix: str) -> list[Fault]:

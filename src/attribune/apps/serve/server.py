@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import signal
 import socket
@@ -16,18 +17,12 @@ import uvicorn
 
 from attribune.apps.serve.app import create_app
 from attribune.apps.serve.limits import LimitedConnection
-from attribune.apps.serve.models import LiveModels, Reloader, RunLoader, ServedModel
+from attribune.apps.serve.models import RunLoader, ServedModel
+from attribune.apps.serve.service import Service
 from attribune.apps.serve.settings import Keys, ServeSettings, hosts_for
-from attribune.errors import ConfigError
+from attribune.errors import AttribuneError, ConfigError
 
-__all__ = [
-    "end_at_once",
-    "has_terminal",
-    "listen",
-    "make_server",
-    "serve",
-    "url",
-]
+_LOG = logging.getLogger(__name__)
 
 
 def serve(
@@ -54,17 +49,13 @@ def serve(
     Raises:
         ConfigError: for a host beyond this machine without keys, or an address that cannot be listened on.
     """
-    live = LiveModels(models)
-    reload = None if loader is None else Reloader(live, loader)
     with listen(host, port) as listener:
         address = url(host, listener)
         server = make_server(
-            live,
-            host=host,
-            settings=settings or ServeSettings(),
-            on_start=lambda: on_start(address),
-            on_hangup=None if reload is None else functools.partial(reload.in_background, on_reload),
+            models, host=host, settings=settings or ServeSettings(), on_start=lambda: on_start(address)
         )
+        if loader is not None:
+            server.on_hangup = functools.partial(Reloader(server.service, loader).in_background, on_reload)
         server.run(sockets=[listener])
 
 
@@ -79,13 +70,11 @@ def make_server(
     host: str,
     settings: ServeSettings,
     on_start: Callable[[], None] = lambda: None,
-    on_hangup: Callable[[], None] | None = None,
-) -> uvicorn.Server:
+) -> Server:
     """Make the server of a host, whose `run` answers requests.
 
     Args:
         on_start: called once requests are answered.
-        on_hangup: called at SIGHUP, which otherwise stops the server.
 
     Raises:
         ConfigError: for a host beyond this machine without keys, or for callers who need keys of their own to change
@@ -94,8 +83,9 @@ def make_server(
     settings = settings.model_copy(update={"allowed_hosts": hosts_for(host, settings.allowed_hosts)})
     limit = settings.max_connections + max(settings.max_connections // 2, 16)  # some ask, others wait
     connection: Any = functools.partial(LimitedConnection, timeout=settings.timeout, limit=limit)
+    app = create_app(models, settings=settings, keys=Keys.of_environment(host, enrol=settings.enrol))
     config = uvicorn.Config(
-        create_app(models, settings=settings, keys=Keys.of_environment(host, enrol=settings.enrol)),
+        app,
         http=connection,
         ws="none",
         log_config=None,
@@ -103,17 +93,20 @@ def make_server(
         timeout_graceful_shutdown=int(settings.timeout) + 1,
         server_header=False,
     )
-    return _Server(config, on_start, on_hangup)
+    return Server(config, app.state.service, on_start)
 
 
-class _Server(uvicorn.Server):
-    """Stops at a signal when it has answered what it was asked, and at a second one at once."""
+class Server(uvicorn.Server):
+    """Stops at a signal when it has answered what it was asked, and at a second one at once.
 
-    def __init__(
-        self, config: uvicorn.Config, on_start: Callable[[], None], on_hangup: Callable[[], None] | None
-    ) -> None:
+    Attributes:
+        on_hangup: called at SIGHUP, which otherwise stops the server.
+    """
+
+    def __init__(self, config: uvicorn.Config, service: Service, on_start: Callable[[], None]) -> None:
         super().__init__(config)
-        self._on_start, self._on_hangup = on_start, on_hangup
+        self.service, self._on_start = service, on_start
+        self.on_hangup: Callable[[], None] | None = None
         self._had_terminal = has_terminal()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -140,16 +133,66 @@ class _Server(uvicorn.Server):
 
     def _hang_up(self, sig: int, frame: FrameType | None) -> None:
         """Do what SIGHUP asks for; it stops a service whose terminal was closed."""
-        if self._on_hangup is None or self.should_exit or (self._had_terminal and not has_terminal()):
+        if self.on_hangup is None or self.should_exit or (self._had_terminal and not has_terminal()):
             self.handle_exit(sig, frame)
         else:
-            self._on_hangup()
+            self.on_hangup()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop."""
         if self.should_exit:
             end_at_once(sig, frame)
         super().handle_exit(sig, frame)
+
+
+class Reloader:
+    """Loads runs again beside the models that answer, and puts them in their place; where that fails, nothing changes.
+
+    Args:
+        service: whose models they are; requests that have theirs keep them.
+        loader: loaded them.
+    """
+
+    def __init__(self, service: Service, loader: RunLoader) -> None:
+        self._service, self._loader = service, loader
+        self._busy = threading.Lock()
+
+    def __call__(self) -> list[str]:
+        """Load the runs and serve them; returns a line on each.
+
+        Raises:
+            AttribuneError: for a run that cannot be loaded, or while another reload is under way.
+        """
+        if not self._busy.acquire(blocking=False):
+            raise ConfigError("the runs are being loaded already: wait for that")
+        try:
+            if self._loader.enrol:
+                raise ConfigError(
+                    "with --enrol the service itself changes its runs, and a value learned during a reload would be "
+                    "lost: stop the service, and start it again"
+                )
+            self._service.models = models = self._loader.load_beside()
+            return [model.summary() for model in models.values()]
+        finally:
+            self._busy.release()
+
+    def in_background(self, say: Callable[[list[str]], None]) -> None:
+        """Load the runs again on a thread of its own.
+
+        Args:
+            say: is given the lines on the models; where there are none, the log says why.
+        """
+
+        def run() -> None:
+            try:
+                say(self())
+            except Exception as error:
+                is_bug = not isinstance(error, AttribuneError)
+                _LOG.warning(
+                    "the runs were not reloaded, and the old ones are still served: %s", error, exc_info=is_bug
+                )
+
+        threading.Thread(target=run, name="attribune-reload", daemon=True).start()
 
 
 def has_terminal() -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fastapi import Request
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -18,8 +18,6 @@ from attribune.apps.serve.requests import LEFT, Refused
 from attribune.apps.serve.settings import ServeSettings
 from attribune.core.job_folder import HeldError
 from attribune.errors import AttribuneError, ModelFolderError
-
-__all__ = ["AbandonedError", "Service", "ServiceMetrics"]
 
 _DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)  # seconds
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -94,11 +92,11 @@ class Service:
         reader: the thread that reads large bodies.
     """
 
-    def __init__(self, models: Mapping[str, ServedModel], settings: ServeSettings, metrics: ServiceMetrics) -> None:
-        self.models, self.settings, self.metrics = models, settings, metrics
-        self.batcher = Batcher(max_queue_size=settings.max_queue_size, observe=metrics.batch_sizes.observe)
+    def __init__(self, models: Mapping[str, ServedModel], settings: ServeSettings) -> None:
+        self.models, self.settings, self.metrics = models, settings, ServiceMetrics()
+        self.batcher = Batcher(max_queue_size=settings.max_queue_size, observe=self.metrics.batch_sizes.observe)
         self.reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attribune-reader")
-        metrics.watch(self.batcher)
+        self.metrics.watch(self.batcher)
 
     async def read(self, request: Request, parse: Callable[..., Result]) -> Result:
         """Return what a request asks for; a large body is read on a thread, one at a time.
@@ -132,7 +130,7 @@ class Service:
             status, field = (503, "model") if isinstance(error, ModelFolderError | HeldError) else (422, "body")
             raise Refused.because_of(error, status, field) from None
 
-    async def answer(self, request: Request, work: Coroutine[Any, Any, Result]) -> Result:
+    async def answer(self, request: Request, work: Awaitable[Result]) -> Result:
         """Wait for the result of work on a request, as long as there is time and its caller is there.
 
         Raises:

@@ -12,8 +12,6 @@ from attribune.core.config import Settings
 from attribune.core.hosts import LOOPBACK, is_loopback
 from attribune.errors import ConfigError
 
-__all__ = ["KEYS", "VALUE_KEYS", "Keys", "ServeSettings", "hosts_for"]
-
 KEYS = "ATTRIBUNE_SERVE_KEYS"
 """The environment variable with the keys that callers may send, separated by commas."""
 VALUE_KEYS = "ATTRIBUNE_SERVE_VALUE_KEYS"

@@ -21,8 +21,8 @@ from pydantic import BaseModel, Field, SkipValidation, StrictStr
 from attribune.apps.serve.batching import Batcher
 from attribune.apps.serve.models import ServedModel, compute
 from attribune.apps.serve.requests import (
+    ModelRequest,
     Refused,
-    RequestBody,
     Row,
     Scalar,
     as_name,
@@ -45,19 +45,6 @@ from attribune.schema.schema import check_listed
 from attribune.values.forget import Forgotten
 from attribune.values.live_run import Compute, LearnedValue, LiveRun
 
-__all__ = [
-    "EnrolAnswer",
-    "EnrolRequest",
-    "Enrolment",
-    "RemoveAnswer",
-    "ValuePaths",
-    "ValueWriter",
-    "check_label",
-    "check_new_value",
-    "read_enrolment",
-    "read_removal",
-]
-
 _PATH = b"/v1/values/"
 _LONGEST = 1_000  # characters of a new value
 _STEPS = (".", "..")  # which clients take for steps in a path, also when encoded
@@ -71,10 +58,9 @@ class LabelledRow(Row):
     label: Scalar | list[Scalar] | dict[str, Scalar] = Field(description="Label of the text.")
 
 
-class EnrolRequest(RequestBody):
+class EnrolRequest(ModelRequest):
     """A new value of an attribute, and rows from which it is learned."""
 
-    model: StrictStr | None = Field(default=None, description="Name of the model; required if the service has several.")
     attribute: StrictStr = Field(description="The attribute that has the value.")
     value: Scalar = Field(description="The new value; the model must not know it.")
     rows: SkipValidation[list[LabelledRow]] = Field(description="Texts of this value with their labels.")
@@ -128,6 +114,11 @@ class Enrolment:
     def rows(self) -> int:
         """How many there are."""
         return len(next(iter(self.columns.values())))
+
+    def learn(self, *, pause: Callable[[], None]) -> LearnedValue:
+        """Learn the value from the rows; see `LiveRun.learn`."""
+        rows = Dataset.from_dict(dict(self.columns))
+        return live_run(self.model).learn(self.attribute, self.value, rows, pause=pause)
 
 
 def live_run(model: ServedModel) -> LiveRun:
@@ -299,7 +290,7 @@ class ValueWriter:
         self._changed = threading.Lock()
 
     def open(self) -> None:
-        """Let the models compute between two batches."""
+        """Let the models learn values between two batches."""
         self._compute_by(self._between_batches)
 
     def add(self, model: ServedModel, learned: LearnedValue) -> Future[None]:
@@ -312,8 +303,7 @@ class ValueWriter:
 
     def remove(self, model: ServedModel, attribute: str, value: str) -> Future[Forgotten]:
         """Take a value away; the future has what was removed, or the error."""
-        assert model.live is not None
-        return self._thread.submit(_changing, model, partial(model.live.remove, attribute, value))
+        return self._thread.submit(_changing, model, partial(live_run(model).remove, attribute, value))
 
     def close(self) -> None:
         """Write what waits."""
@@ -322,8 +312,7 @@ class ValueWriter:
 
     def _compute_by(self, caller: Compute) -> None:
         for model in self._models:
-            assert model.live is not None
-            model.live.compute = caller
+            live_run(model).compute = caller
 
     def _between_batches(self, function: Callable[[], Result], /) -> Result:
         return self._batcher.call(function).result()
@@ -345,9 +334,8 @@ class ValueWriter:
                 group[attribute, value] = learned, future
         if not group:
             return
-        assert model.live is not None
         try:
-            _changing(model, partial(model.live.add, [learned for learned, _ in group.values()]))
+            _changing(model, partial(live_run(model).add, [learned for learned, _ in group.values()]))
         except Exception as error:
             for _, future in group.values():
                 future.set_exception(error)
@@ -358,7 +346,6 @@ class ValueWriter:
 
 def _changing(model: ServedModel, change: Callable[[], Result]) -> Result:
     """Change the folder of a model that is served."""
-    assert model.live is not None
     try:
         return change()
     except OSError as error:
@@ -368,20 +355,12 @@ def _changing(model: ServedModel, change: Callable[[], Result]) -> Result:
 
 
 class ValuePaths:
-    """The handlers of the paths."""
+    """The handlers of the paths; `writer` is opened before the first request."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._writer = ValueWriter(service.models.values(), service.batcher)
+        self.writer = ValueWriter(service.models.values(), service.batcher)
         self._adding: set[tuple[str, str, str]] = set()
-
-    def open(self) -> None:
-        """Let the models learn values between two batches."""
-        self._writer.open()
-
-    def close(self) -> None:
-        """Write what waits."""
-        self._writer.close()
 
     async def enrol(self, request: Request) -> Response:
         """Learn a new value of an attribute from its rows with labels.
@@ -421,9 +400,9 @@ class ValuePaths:
         self._adding.add(key)
         abandoned = threading.Event()
         try:
-            learn = partial(_learn, asked, partial(self._give_way, abandoned))
+            learn = partial(asked.learn, pause=partial(self._give_way, abandoned))
             learned = await asyncio.wrap_future(self._service.batcher.call(learn, rows=asked.rows))
-            await asyncio.wrap_future(self._writer.add(asked.model, learned))
+            await asyncio.wrap_future(self.writer.add(asked.model, learned))
         finally:
             abandoned.set()
             self._adding.discard(key)
@@ -438,14 +417,13 @@ class ValuePaths:
 
     async def _remove(self, path: bytes, name: str | None) -> dict[str, Any]:
         model, attribute, value = read_removal(path, name, self._service.models)
-        assert model.live is not None
-        folder = model.live.folder.path
+        folder = live_run(model).folder.path
         for other in self._service.models.values():
             if folder in Path(other.source).resolve().parents and other is not model:
                 reason = f"model {other.name!r}, which was trained beside it, is served too, and would know the value: "
                 raise Refused(409, "model", f"{reason}stop the service, and use `attribune forget`")
         try:
-            done = await asyncio.wrap_future(self._writer.remove(model, attribute, value))
+            done = await asyncio.wrap_future(self.writer.remove(model, attribute, value))
         except HeldError:
             raise
         except ConfigError as error:
@@ -462,9 +440,3 @@ class ValuePaths:
             "notes": done.notes,
             "remaining": [*places, *done.undecided],
         }
-
-
-def _learn(asked: Enrolment, pause: Callable[[], None]) -> LearnedValue:
-    assert asked.model.live is not None
-    rows = Dataset.from_dict(dict(asked.columns))
-    return asked.model.live.learn(asked.attribute, asked.value, rows, pause=pause)

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation, StrictBool, S
 from attribune.apps.serve.batching import Batcher
 from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.requests import (
+    ModelRequest,
     Refused,
     RequestBody,
     Scalar,
@@ -38,18 +39,8 @@ from attribune.apps.serve.requests import (
 from attribune.apps.serve.service import AbandonedError, Service
 from attribune.apps.serve.settings import ServeSettings
 from attribune.core.arguments import as_list
-from attribune.models.writer import Decoding, WrittenText
+from attribune.models.writer import Decoding, Writer, WrittenText
 from attribune.schema import Schema
-
-__all__ = [
-    "EVENTS",
-    "ChatRequest",
-    "CompletionAnswer",
-    "CompletionRequest",
-    "Writing",
-    "WritingPaths",
-    "read_writing",
-]
 
 _NEUTRAL: dict[str, tuple[Any, ...]] = {  # fields of OpenAI's that change nothing with these values
     "best_of": (None, 1),
@@ -82,10 +73,9 @@ class StreamOptions(RequestBody):
     include_usage: StrictBool = Field(default=False, description="Whether the last part reports the number of tokens.")
 
 
-class _WritingRequest(RequestBody):
+class _WritingRequest(ModelRequest):
     """What requests for a text and for an answer have in common."""
 
-    model: StrictStr | None = Field(default=None, description="Name of the model; required if the service has several.")
     attributes: SkipValidation[dict[str, Scalar | list[Scalar]]] = Field(
         default_factory=dict, description="Values of the text by attribute, any subset."
     )
@@ -158,6 +148,7 @@ class Writing:
     """
 
     model: ServedModel
+    writer: Writer
     is_chat: bool
     prompts: list[str | list[tuple[str, str]]]
     attributes: Mapping[str, Any]
@@ -209,7 +200,9 @@ def read_writing(
     if not writes:
         raise Refused(404, "model", "no model of this service writes text: serve a run of the task generation")
     model = choose_model(writes, request.model)
-    prompts = _conversations(request, model) if is_chat else _prompts(request)
+    writer = model.writer
+    assert writer is not None
+    prompts = _conversations(request, writer) if is_chat else _prompts(request)
     _check_sizes(prompts, request, settings)
     stop = tuple(as_list(request.stop))
     if len(stop) > _MOST_STOPS or not all(stop):
@@ -217,6 +210,7 @@ def read_writing(
     read = read_row({"text": {}, "attributes": request.attributes}, "", model, settings)
     return Writing(
         model=model,
+        writer=writer,
         is_chat=is_chat,
         prompts=prompts,
         attributes=read,
@@ -256,13 +250,12 @@ def _prompts(request: CompletionRequest) -> list[str | list[tuple[str, str]]]:
     return [*prompts]
 
 
-def _conversations(request: ChatRequest, model: ServedModel) -> list[str | list[tuple[str, str]]]:
+def _conversations(request: ChatRequest, writer: Writer) -> list[str | list[tuple[str, str]]]:
     """Return the conversation, or for a model without a chat template its one message as a prompt."""
-    assert model.writer is not None
     turns = [(message.role, _content(message)) for message in request.messages]
     for number, (_, text) in enumerate(turns):
         check_characters(text, f"messages[{number}].content")
-    if model.writer.text_input.chat:
+    if writer.text_input.chat:
         return [turns]
     if len(turns) > 1 or turns[0][0] != "user":
         roles = ", ".join(shown(role) for role, _ in turns[:5])
@@ -336,7 +329,6 @@ class WritingPaths:
         return await self._write(request, is_chat=True)
 
     async def _write(self, request: Request, *, is_chat: bool) -> Response:
-        """Write the texts that a request asks for."""
         asked = await self._service.read(request, functools.partial(read_writing, is_chat=is_chat))
         loop, deadline = asyncio.get_running_loop(), time.monotonic() + self._service.settings.timeout
         async with self._service.in_time():
@@ -344,7 +336,7 @@ class WritingPaths:
         job.future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._count, job))
         try:
             if not asked.streams:
-                return JSONResponse(job.answer(await self._service.answer(request, _result(job.future))))
+                return JSONResponse(job.answer(await self._service.answer(request, asyncio.wrap_future(job.future))))
             # With the first part at hand: what goes wrong before it has its own status.
             events = self._events(job, await self._service.answer(request, job.next_part()), deadline)
         except BaseException:
@@ -372,7 +364,6 @@ class WritingPaths:
             job.abandon()
 
     def _count(self, job: _Job) -> None:
-        """Count what was written."""
         with suppress(CancelledError):
             if job.future.exception() is None:
                 self._service.metrics.wrote(job.asked.model, job.future.result().usage())
@@ -446,8 +437,7 @@ class _Job:
 
     def _write(self) -> _Written:
         """Write the texts of all prompts, on the thread of the models."""
-        asked, writer = self.asked, self.asked.model.writer
-        assert writer is not None
+        asked, writer = self.asked, self.asked.writer
         asked.model.check_files()
         texts, prompt_tokens = list[WrittenText](), 0
         for number, prompt in enumerate(asked.prompts):
@@ -471,24 +461,18 @@ class _Job:
         """Predict for those who wait, as if no text were being written."""
         if self._abandoned.is_set():
             raise AbandonedError
-        assert self.asked.model.writer is not None
-        with torch.inference_mode(False), torch.autocast(self.asked.model.writer.device.type, enabled=False):
+        with torch.inference_mode(False), torch.autocast(self.asked.writer.device.type, enabled=False):
             self._batcher.give_way()
         self._check_values()
 
     def _check_values(self) -> None:
         """Refuse to write on by ids that are of other values, since one was taken away meanwhile."""
-        assert self.asked.model.writer is not None
-        before, now = self._schema, self.asked.model.writer.model.schema
+        before, now = self._schema, self.asked.writer.model.schema
         if before is now or before is None:
             return
         columns = {name: [self.asked.attributes.get(name)] for name in now.columns}
         if not np.array_equal(before.encode(columns)[0], now.encode(columns)[0]):
             raise Refused(503, "attributes", "a value was forgotten while the text was written: send it again")
-
-
-async def _result(future: Future[_Written]) -> _Written:
-    return await asyncio.wrap_future(future)
 
 
 def _reason(text: WrittenText) -> str:

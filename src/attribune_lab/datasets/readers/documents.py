@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from attribune_lab.datasets.row_log import (
-    GET_AGAIN,
     Row,
     RowLog,
-    SplitName,
+    Rows,
     read_csv,
     read_json_object,
     whole_number,
@@ -21,14 +20,12 @@ from attribune_lab.datasets.row_log import (
     words,
 )
 
-__all__ = ["Political", "aapr", "food", "polmed"]
-
 _REJECTED = {"corr", "no"}  # venues of papers that appeared nowhere but on arXiv
 _FILES = ("data1", "data2", "data3", "data4")
 _AUTHORS = ("authors", "author", "author_id")
 
 
-def aapr(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def aapr(files: Mapping[str, Path], log: RowLog) -> Rows:
     """Yield the papers of arXiv, accepted or not."""
     for role in _FILES:
         # Some copies of the archive hold more beside the papers.
@@ -81,7 +78,7 @@ _WORDS = range(10, 501)
 _TAG_LIMIT = 50
 
 
-def food(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def food(files: Mapping[str, Path], log: RowLog) -> Rows:
     """Yield the recipes of Food.com, with the time that they take."""
     for place, row in read_csv(files["recipes"], role="recipes", log=log, needs=_NEEDS):
         recipe = _recipe(place, row, log)
@@ -96,7 +93,7 @@ def _recipe(place: str, row: dict[str, str], log: RowLog) -> Row | None:
     if minutes is None or wrong is not None:
         name = "minutes" if minutes is None else str(wrong)
         kind = "a whole number" if minutes is None else "a list of texts"
-        log.broken(place, f"{name} is not {kind}", GET_AGAIN, found=repr(row[name][:40]))
+        log.broken(place, f"{name} is not {kind}", found=repr(row[name][:40]))
         return None
     tags = lists["tags"] or []
     text = "\n".join(part for part in (row["name"], " ".join(lists["steps"] or ())) if part.strip())
@@ -131,13 +128,13 @@ def _parse_list(text: str) -> list[str] | None:
 _COLUMNS = {"label": "politician", "source": "source", "audience": "audience", "bias": "bias"}
 
 
-def polmed(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def polmed(files: Mapping[str, Path], log: RowLog) -> Rows:
     """Yield the messages of US politicians."""
     needs = ("text", "message", *_COLUMNS)
     for place, row in read_csv(files["messages"], role="messages", log=log, needs=needs, encoding="latin-1"):
         text, message = row["text"].strip(), row["message"].strip()
         if not text or not message:
-            log.broken(place, "no text or no message type", GET_AGAIN)
+            log.broken(place, "no text or no message type")
             continue
         yield None, {"text": text, "message": message} | {ours: row[name].strip() for name, ours in _COLUMNS.items()}
 
@@ -152,7 +149,7 @@ class Political:
 
     label: str
 
-    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Rows:
         """Yield the messages; what else the annotators judged is no attribute of theirs."""
         names = ("text", self.label, "politician", "source")
         rows = ((part, {name: row[name] for name in names}) for part, row in polmed(files, log))

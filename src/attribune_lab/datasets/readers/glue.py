@@ -10,17 +10,14 @@ from typing import Any
 
 from attribune.errors import DataError
 from attribune_lab.datasets.row_log import (
-    GET_AGAIN,
     Row,
     RowLog,
-    SplitName,
+    Rows,
     read_json_lines,
     read_json_object,
     read_tsv,
     without_test_texts,
 )
-
-__all__ = ["Glue"]
 
 _PART = "train_part_"  # how the names of files begin that are parts of the training file
 
@@ -43,7 +40,7 @@ class Glue:
     layouts: tuple[tuple[str, ...], ...] = ()
     fragment: str | None = None
 
-    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Rows:
         """Yield the rows of a task with their parts; training rows with the texts of test rows are left out."""
         whole = not files["train"].name.startswith(_PART)
         if whole and (parts := [path.name for path in files.values() if path.name.startswith(_PART)]):
@@ -53,7 +50,7 @@ class Glue:
             )
         yield from without_test_texts(self._all_rows(files, log), log)
 
-    def _all_rows(self, files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+    def _all_rows(self, files: Mapping[str, Path], log: RowLog) -> Rows:
         for role in ("test", "train", "rest"):
             if role in files:
                 # What continues the training file is counted with it.
@@ -80,7 +77,7 @@ class Glue:
 
     def _row(self, place: str, row: Mapping[str, Any], log: RowLog) -> Row | None:
         if strange := [name for name, value in row.items() if not isinstance(value, str)]:
-            log.broken(place, f"no text as {strange[0]}", GET_AGAIN, found=repr(row[strange[0]])[:30])
+            log.broken(place, f"no text as {strange[0]}", found=repr(row[strange[0]])[:30])
             return None
         kept = {name: row.get(name, "").strip() for name in self.columns}
         label = kept[self.label]
@@ -89,7 +86,7 @@ class Glue:
         else:
             fits, known = _is_score(label), "a number from 0 to 5"
         if not fits:
-            log.broken(place, f"the label is not {known}", GET_AGAIN, found=repr(label[:30]))
+            log.broken(place, f"the label is not {known}", found=repr(label[:30]))
             return None
         if not kept["text"] or not kept.get("text_pair", "filled"):
             log.leave_out("rows without a text")

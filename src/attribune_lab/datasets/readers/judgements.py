@@ -11,17 +11,17 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from attribune_lab.datasets.row_log import (
-    GET_AGAIN,
+    PARTS,
     Row,
     RowLog,
+    Rows,
     SplitName,
+    cell_text,
     read_csv,
+    read_csv_or_parquet,
     read_json_object,
-    read_parquet,
     whole_number,
 )
-
-__all__ = ["LeWiDi", "StudEmo", "Tid8", "politeness", "popquorn", "ukpconvarg1"]
 
 _TURNS = ("prev_agent", "prev_user", "agent", "user")
 
@@ -53,7 +53,7 @@ class LeWiDi:
     group: str | None = None
     described: Mapping[str, str] = field(default_factory=dict)
 
-    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Rows:
         """Yield a row for each annotator of each item."""
         parts: dict[str, SplitName] = {"train": "train", "dev": "validation", "test": "test"}
         for role, part in parts.items():
@@ -70,17 +70,17 @@ class LeWiDi:
         other = item.get("other_info")
         other = other if isinstance(other, dict) else {}
         said = {key: item.get("lang") if key == "lang" else other.get(key) for key in self.described}
-        given = {name: _cell(said[key]) for key, name in self.described.items()}
+        given = {name: cell_text(said[key]) for key, name in self.described.items()}
         judged = _judgements(item)
         if judged is None:
             found = (
                 f"annotators {str(item.get('annotators'))[:40]!r}, annotations {str(item.get('annotations'))[:40]!r}"
             )
-            log.broken(place, "not one annotation for each annotator", GET_AGAIN, found=found)
+            log.broken(place, "not one annotation for each annotator", found=found)
             return
         groups = _listed(next((other[key] for key in ("annotators group", "Annotators group") if key in other), None))
         if self.group is not None and len(groups) != len(judged):
-            log.broken(place, "not one group for each annotator", GET_AGAIN, found=f"{len(groups)} and {len(judged)}")
+            log.broken(place, "not one group for each annotator", found=f"{len(groups)} and {len(judged)}")
             return
         row = dict(zip(("text", "text_pair"), (text.strip() for text in texts), strict=False))
         for number, (annotator, answer) in enumerate(judged):
@@ -90,12 +90,12 @@ class LeWiDi:
 
     def _label(self, place: str, answer: str, log: RowLog) -> Row | None:
         """Return the columns of an answer; None for one that is broken or left out."""
-        said = [part.strip() for part in answer.split(",")] if self.several else [_whole(answer)]
+        said = [part.strip() for part in answer.split(",")] if self.several else [answer.strip().removesuffix(".0")]
         if not any(said):
             log.leave_out("no answer")
         elif strange := [part for part in said if part not in self.answers]:
             reason = f"the annotation is none of {', '.join(self.answers)}"
-            log.broken(place, reason, GET_AGAIN, found=repr(strange[0][:30]))
+            log.broken(place, reason, found=repr(strange[0][:30]))
         elif self.several:
             return {name: "yes" if name in said else "no" for name in self.several}
         else:
@@ -106,7 +106,7 @@ class LeWiDi:
         """Return the text of an item, or both texts of a pair; empty strings for what is not there."""
         if self.pair is not None:
             fields = value if isinstance(value, dict) else {}
-            return tuple(_cell(fields.get(name)) for name in self.pair)
+            return tuple(cell_text(fields.get(name)) for name in self.pair)
         if self.dialogue:
             return (_dialogue(value),)
         return (value if isinstance(value, str) else "",)
@@ -116,7 +116,7 @@ def _judgements(item: Mapping[str, Any]) -> list[tuple[str, str]] | None:
     """Annotators and their answers: two lists divided by commas in 2023, an object in 2025; None if they do not fit."""
     given = item.get("annotations")
     if isinstance(given, dict):
-        return [(str(name).strip(), _cell(answer)) for name, answer in given.items()] or None
+        return [(str(name).strip(), cell_text(answer)) for name, answer in given.items()] or None
     annotators, answers = _listed(item.get("annotators")), _listed(given)
     if not annotators or len(annotators) != len(answers) or not all(annotators):
         return None
@@ -127,27 +127,16 @@ def _listed(value: Any) -> list[str]:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) and value.strip() else []
 
 
-def _cell(value: Any) -> str:
-    return "" if value is None else str(value).strip()
-
-
-def _whole(answer: str) -> str:
-    """An answer without the decimals of a whole number."""
-    return answer.strip().removesuffix(".0")
-
-
 def _dialogue(value: Any) -> str:
     """A dialogue as lines; the field is JSON in a string."""
     try:
         turns = json.loads(value) if isinstance(value, str) else value
     except ValueError:
         return ""
-    if not isinstance(turns, dict) or not _cell(turns.get("user")):
+    if not isinstance(turns, dict) or not cell_text(turns.get("user")):
         return ""
-    return "\n".join(f"{name.removeprefix('prev_')}: {_cell(turns.get(name))}" for name in _TURNS if turns.get(name))
-
-
-_PARTS: tuple[SplitName, ...] = ("train", "validation", "test")
+    lines = [f"{name.removeprefix('prev_')}: {cell_text(turns[name])}" for name in _TURNS if turns.get(name)]
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,13 +153,12 @@ class Tid8:
     answers: tuple[str, ...] = ()
     apart: str | None = None
 
-    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Rows:
         """Yield the judgements; training rows have no part where the files do not say which rows validate."""
         is_given = "validation" in files
         needs = ("question", "annotator_id", "answer")
-        for part in (part for part in _PARTS if part in files):
-            read = read_parquet if files[part].suffix == ".parquet" else read_csv
-            for place, cells in read(files[part], role=part, log=log, needs=needs):
+        for part in (part for part in PARTS if part in files):
+            for place, cells in read_csv_or_parquet(files[part], role=part, log=log, needs=needs):
                 row = self._row(place, cells, log)
                 if row is not None and log.writable(place, row):
                     yield part if is_given or part == "test" else None, row
@@ -181,7 +169,7 @@ class Tid8:
         if log.leave_out_if({"no text": not text, "no annotator": not annotator, "no answer": not answer}):
             return None
         if self.answers and answer not in self.answers:
-            log.broken(place, f"the answer is none of {', '.join(self.answers)}", GET_AGAIN, found=repr(answer[:30]))
+            log.broken(place, f"the answer is none of {', '.join(self.answers)}", found=repr(answer[:30]))
             return None
         row = {"text": text, self.label: answer, "annotator": annotator}
         return row if self.apart is None else row | {self.apart: annotator}
@@ -190,7 +178,7 @@ class Tid8:
 _PREFERENCES = {"a1": "first", "a2": "second", "equal": "tie"}
 
 
-def ukpconvarg1(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def ukpconvarg1(files: Mapping[str, Path], log: RowLog) -> Rows:
     """Yield the judgements of UKPConvArg1, each with both arguments."""
     rows = read_csv(files["arguments"], role="arguments", log=log, needs=("topic", "argument_id", "text"))
     texts = {(row["topic"], row["argument_id"]): row["text"].strip() for _, row in rows}
@@ -199,11 +187,9 @@ def ukpconvarg1(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitN
         topic, judge, label = row["topic"], row["turkerid"].strip(), row["label"].strip()
         pair = [texts.get((topic, row[name])) for name in ("a1", "a2")]
         if None in pair:
-            log.broken(
-                place, "an argument is not among those of its topic", GET_AGAIN, found=f"{row['a1']}, {row['a2']}"
-            )
+            log.broken(place, "an argument is not among those of its topic", found=f"{row['a1']}, {row['a2']}")
         elif label not in _PREFERENCES:
-            log.broken(place, f"the label is none of {', '.join(_PREFERENCES)}", GET_AGAIN, found=repr(label[:30]))
+            log.broken(place, f"the label is none of {', '.join(_PREFERENCES)}", found=repr(label[:30]))
         elif not all(pair) or not judge:
             log.leave_out("no text" if judge else "no judge")
         elif pair[0] == pair[1]:
@@ -226,7 +212,7 @@ class StudEmo:
     lowest: int
     highest: int
 
-    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Rows:
         """Yield the judgements, each with its text."""
         rows = read_csv(files["texts"], role="texts", log=log, needs=("text_id", "text"))
         texts = {row["text_id"].strip(): row["text"].strip() for _, row in rows}
@@ -236,10 +222,10 @@ class StudEmo:
             level = row[self.label].strip().removesuffix(".0")
             text = texts.get(row["text_id"].strip())
             if text is None:
-                log.broken(place, "there is no text of this text_id", GET_AGAIN, found=repr(row["text_id"][:30]))
+                log.broken(place, "there is no text of this text_id", found=repr(row["text_id"][:30]))
             elif level not in levels:
                 reason = f"the {self.label} is not a whole number from {levels[0]} to {levels[-1]}"
-                log.broken(place, reason, GET_AGAIN, found=repr(level[:30]))
+                log.broken(place, reason, found=repr(level[:30]))
             elif not text:
                 log.leave_out("no text")
             else:
@@ -250,7 +236,7 @@ class StudEmo:
 _JUDGES = range(1, 6)
 
 
-def politeness(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def politeness(files: Mapping[str, Path], log: RowLog) -> Rows:
     """Yield the five judgements of each request of the Stanford Politeness Corpus."""
     needs = ("Community", "Request", *(f"{name}{number}" for name in ("Score", "TurkId") for number in _JUDGES))
     for role, path in files.items():
@@ -264,7 +250,7 @@ def politeness(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitNa
                 if not given or not judge:
                     log.leave_out("no judgement")
                 elif score is None:
-                    log.broken(place, "the score is not a whole number from 1 to 25", GET_AGAIN, found=repr(given[:30]))
+                    log.broken(place, "the score is not a whole number from 1 to 25", found=repr(given[:30]))
                 else:
                     community = row["Community"].strip()
                     judged = {"text": row["Request"].strip(), "score": str(score), "judge": judge}
@@ -275,7 +261,7 @@ _ABOUT = ("gender", "race", "age", "occupation", "education")
 _UNSAID = "prefer not to disclose"
 
 
-def popquorn(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def popquorn(files: Mapping[str, Path], log: RowLog) -> Rows:
     """Yield the judgements of POPQUORN, each with what its annotator said of themselves."""
     needs = ("user_id", "text", "offensiveness", *_ABOUT)
     for place, row in read_csv(files["judgements"], role="judgements", log=log, needs=needs):
@@ -284,7 +270,7 @@ def popquorn(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName
         if not text or not user:
             log.leave_out("no text" if user else "no annotator")
         elif answer not in tuple("12345"):
-            log.broken(place, "the offensiveness is not a whole number from 1 to 5", GET_AGAIN, found=repr(answer[:30]))
+            log.broken(place, "the offensiveness is not a whole number from 1 to 5", found=repr(answer[:30]))
         else:
             about = {name: row[name].strip() for name in _ABOUT}
             about = {name: "" if value.casefold() == _UNSAID else value for name, value in about.items()}

@@ -14,17 +14,15 @@ import numpy as np
 from attribune.core.hashing import text_digest
 from attribune.errors import ConfigError
 from attribune_lab.datasets.row_log import (
-    GET_AGAIN,
     Row,
     RowLog,
+    Rows,
     SplitName,
-    read_csv,
+    cell_text,
+    read_csv_or_parquet,
     read_json_lines,
-    read_parquet,
     whole_number,
 )
-
-__all__ = ["PersonalLLM", "prism"]
 
 _UTTERANCE = ("utterance_id", "conversation_id", "user_id", "turn", "within_turn_id", "conversation_type")
 _SAID = ("user_prompt", "model_response", "score", "if_chosen")
@@ -66,7 +64,7 @@ class _Conversation:
     turns: dict[int, _Turn] = field(default_factory=dict)
 
 
-def prism(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def prism(files: Mapping[str, Path], log: RowLog) -> Rows:
     """Yield a row for each two responses of a turn of PRISM, with what its participant said of themselves.
 
     The prompt is the conversation so far, a line for each turn of a speaker, with the responses that were chosen.
@@ -87,12 +85,12 @@ def _participants(path: Path, log: RowLog) -> dict[str, Row]:
         nested = tuple(outer for outer, _ in _NESTED.values())
         if not _has_fields(item, ("user_id", *_PLAIN, *nested), place, log):
             continue
-        user = _cell(item["user_id"])
+        user = cell_text(item["user_id"])
         if log.leave_out_if({"no participant": not user}) or not log.first("user_id", user, place):
             continue
-        said = {name: _cell(item[name]) for name in _PLAIN}
+        said = {name: cell_text(item[name]) for name in _PLAIN}
         for name, (outer, inner) in _NESTED.items():
-            said[name] = _cell(item[outer].get(inner)) if isinstance(item[outer], dict) else ""
+            said[name] = cell_text(item[outer].get(inner)) if isinstance(item[outer], dict) else ""
         if log.writable(place, said):
             people[user] = {name: "" if text.casefold() == _UNSAID else text for name, text in said.items()}
     return people
@@ -105,7 +103,7 @@ def _conversations(path: Path, log: RowLog) -> list[_Conversation]:
         if not _has_fields(item, (*_UTTERANCE, *_SAID), place, log):
             continue
         names = ("utterance_id", "conversation_id", "user_id", "conversation_type", "user_prompt", "model_response")
-        said = {name: _cell(item[name]) for name in names}
+        said = {name: cell_text(item[name]) for name in names}
         turn, number = (whole_number(item[name], low=0, high=_MOST_TURNS) for name in ("turn", "within_turn_id"))
         score = whole_number(item["score"], low=1, high=100)
         missing = {"no conversation": not said["conversation_id"], "no participant": not said["user_id"]}
@@ -113,22 +111,22 @@ def _conversations(path: Path, log: RowLog) -> list[_Conversation]:
             continue
         if turn is None or number is None:
             seen = f"{item['turn']!r:.20} and {item['within_turn_id']!r:.20}"
-            log.broken(place, "turn and within_turn_id are not whole numbers from 0 on", GET_AGAIN, found=seen)
+            log.broken(place, "turn and within_turn_id are not whole numbers from 0 on", found=seen)
         elif score is None or isinstance(item["score"], bool):
             reason = "the score is not a whole number from 1 to 100"
-            log.broken(place, reason, GET_AGAIN, found=repr(str(item["score"])[:30]))
+            log.broken(place, reason, found=repr(str(item["score"])[:30]))
         elif not isinstance(item["if_chosen"], bool):
             reason = "if_chosen is neither true nor false"
-            log.broken(place, reason, GET_AGAIN, found=repr(str(item["if_chosen"])[:30]))
+            log.broken(place, reason, found=repr(str(item["if_chosen"])[:30]))
         elif log.writable(place, said) and log.first("utterance_id", said["utterance_id"], place):
             opened = _Conversation(user=said["user_id"], kind=said["conversation_type"])
             conversation = found.setdefault(said["conversation_id"], opened)
             talk = conversation.turns.setdefault(turn, _Turn(prompt=said["user_prompt"]))
             text = "" if said["model_response"] == _EMPTY else said["model_response"]
             if conversation.user != said["user_id"]:
-                log.broken(place, "another participant than earlier in the conversation", GET_AGAIN)
+                log.broken(place, "another participant than earlier in the conversation")
             elif talk.prompt != said["user_prompt"]:
-                log.broken(place, "another prompt than earlier in the turn", GET_AGAIN)
+                log.broken(place, "another prompt than earlier in the turn")
             else:
                 talk.responses.append(_Response(number=number, text=text, score=score, is_chosen=item["if_chosen"]))
     return list(found.values())
@@ -142,7 +140,8 @@ def _compared(conversation: _Conversation, log: RowLog) -> Iterator[Row]:
         is_whole = is_whole and number == place
         lines.append(f"user: {turn.prompt}")
         seen: set[frozenset[str]] = set()
-        for first, second in combinations(sorted(_with_text(turn, log), key=lambda one: one.number), 2):
+        with_text = [one for one in turn.responses if not log.leave_out_if({"no text": not one.text})]
+        for first, second in combinations(sorted(with_text, key=lambda one: one.number), 2):
             texts = frozenset((first.text, second.text))
             repeated = {
                 "the same text twice": len(texts) == 1,
@@ -163,11 +162,6 @@ def _compared(conversation: _Conversation, log: RowLog) -> Iterator[Row]:
         lines += [f"model: {text}" for text in chosen]
 
 
-def _with_text(turn: _Turn, log: RowLog) -> list[_Response]:
-    """Return the responses that are not empty."""
-    return [response for response in turn.responses if not log.leave_out_if({"no text": not response.text})]
-
-
 def _preferred(first: float, second: float) -> str:
     """Return which of two has the higher score."""
     return "tie" if first == second else "first" if first > second else "second"
@@ -177,12 +171,8 @@ def _has_fields(item: Mapping[str, Any], names: Sequence[str], place: str, log: 
     """Return whether an object has all fields of the format; one without is broken."""
     missing = [name for name in names if name not in item]
     if missing:
-        log.broken(place, "not all fields of the format", GET_AGAIN, found=f"there is no {', '.join(missing)}")
+        log.broken(place, "not all fields of the format", found=f"there is no {', '.join(missing)}")
     return not missing
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else str(value).strip()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +210,7 @@ class PersonalLLM:
             if not 0 < (value := getattr(self, name)) < math.inf:
                 raise ConfigError(f"{name} is {value}: give a number above 0")
 
-    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Rows:
         """Yield the preferences, those of the test part first; no prompt of it trains."""
         weights = self.weights()
         responses = [f"response_{number}" for number in _RESPONSES]
@@ -228,8 +218,7 @@ class PersonalLLM:
         seen: set[str] = set()
         parts: tuple[tuple[str, SplitName | None], ...] = (("test", "test"), ("train", None))
         for role, part in parts:
-            read = read_parquet if files[role].suffix == ".parquet" else read_csv
-            for place, cells in read(files[role], role=role, log=log, needs=needs):
+            for place, cells in read_csv_or_parquet(files[role], role=role, log=log, needs=needs):
                 prompt = cells["prompt"].strip()
                 if log.leave_out_if({"no prompt": not prompt, "prompts that stand earlier": prompt in seen}):
                     continue
@@ -258,7 +247,7 @@ class PersonalLLM:
             number: [_number(cells[f"response_{number}_{model}"]) for model in self.models] for number in numbers
         }
         if not np.isfinite([*rewards.values()]).all():
-            log.broken(place, "a reward is not a number", GET_AGAIN)
+            log.broken(place, "a reward is not a number")
             return
         means, deviations = np.array([*self.models.values()]).T
         drawn = np.random.default_rng([self.seed, int.from_bytes(text_digest(prompt)[:8], "big")])

@@ -13,9 +13,10 @@ from attribune.data.encodings import find_encoding
 from attribune.data.text_files import open_text, readable
 from attribune_lab.datasets.row_log import (
     GET_AGAIN,
+    PARTS,
     Row,
     RowLog,
-    SplitName,
+    Rows,
     lines,
     read_csv,
     read_json_lines,
@@ -24,9 +25,6 @@ from attribune_lab.datasets.row_log import (
     words,
 )
 
-__all__ = ["ASPECTS", "ColdStart", "Reviews", "Tang", "beer", "critics", "goodreads", "read_pairs"]
-
-_PARTS: tuple[SplitName, ...] = ("train", "validation", "test")
 _LENGTHS = range(32, 257)  # in words, of the reviews that the papers keep of GOOD and BEER
 
 
@@ -40,10 +38,10 @@ class Tang:
 
     ratings: int
 
-    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Rows:
         """Yield the reviews of the three files."""
         columns = ("user", "product", "rating", "text")
-        for part in _PARTS:
+        for part in PARTS:
             for place, fields in separated(files[part], role=part, columns=columns, log=log):
                 row = self._row(place, fields, log)
                 if row is not None:
@@ -67,7 +65,7 @@ class Tang:
 class ColdStart(Tang):
     """The same reviews, of training those whose pairs of user and product are listed."""
 
-    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Rows:
         """Yield the rows; a pair listed k times takes its first k training rows."""
         wanted = Counter(pair for _, pair in read_pairs(files["pairs"], log=log))
         listed, seen = wanted.copy(), Counter[tuple[str, str]]()
@@ -106,7 +104,7 @@ ASPECTS = ("appearance", "aroma", "palate", "taste")
 _RATINGS = {number / 2: f"{number / 2:g}" for number in range(2, 11)}
 
 
-def beer(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def beer(files: Mapping[str, Path], log: RowLog) -> Rows:
     """Yield the reviews of BeerAdvocate, in either of the two formats in which they were published."""
     path = files["reviews"]
     plain = ".txt" in path.name
@@ -127,7 +125,7 @@ def _blocks(path: Path, log: RowLog) -> Iterator[tuple[str, dict[str, str]]]:
                 start = start if block else number
                 key, colon, value = text.partition(":")
                 if not colon or "/" not in key:
-                    log.broken(f"{path}, line {number}", "not 'key: value'", GET_AGAIN, found=repr(text[:40]))
+                    log.broken(f"{path}, line {number}", "not 'key: value'", found=repr(text[:40]))
                     continue
                 block[key.strip()] = value.strip()
             elif block:
@@ -140,13 +138,14 @@ def _beer_review(place: str, review: Mapping[str, Any], log: RowLog) -> Row | No
     rated = {name: review.get(f"review/{name}") for name in (*ASPECTS, "overall")}
     ratings = {name: _rating(value) for name, value in rated.items()}
     text = review.get("review/text")
-    user, beer = (str(review.get(name) or "").strip() for name in (_user_key(review), "beer/beerId"))
+    by = "user/profileName" if "user/profileName" in review else "review/profileName"  # another one in each format
+    user, beer = (str(review.get(name) or "").strip() for name in (by, "beer/beerId"))
     wrong = next((name for name, value in ratings.items() if value is None), None)
     if wrong is not None:
-        log.broken(place, f"{wrong} is not a rating", GET_AGAIN, found=repr(str(rated[wrong])[:30]))
+        log.broken(place, f"{wrong} is not a rating", found=repr(str(rated[wrong])[:30]))
         return None
     if not isinstance(text, str) or not beer:
-        log.broken(place, "no review/text or no beer/beerId", GET_AGAIN)
+        log.broken(place, "no review/text or no beer/beerId")
         return None
     if log.leave_out_if(
         {
@@ -160,11 +159,6 @@ def _beer_review(place: str, review: Mapping[str, Any], log: RowLog) -> Row | No
     return {"text": " ".join(text.split())} | aspects | {"user": user, "beer": beer, "overall": ratings["overall"]}
 
 
-def _user_key(review: Mapping[str, Any]) -> str:
-    """Return the name of the user's field, which is another one in each format."""
-    return "user/profileName" if "user/profileName" in review else "review/profileName"
-
-
 def _rating(value: Any) -> str | None:
     """Return a rating from 1 to 5 in halves, as text; "0" for none given; None for anything else."""
     try:
@@ -174,7 +168,7 @@ def _rating(value: Any) -> str | None:
     return "0" if number == 0 else _RATINGS.get(number)
 
 
-def goodreads(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def goodreads(files: Mapping[str, Path], log: RowLog) -> Rows:
     """Yield the reviews of Goodreads, with whether they give away the plot."""
     for place, review in read_json_lines(files["reviews"], role="reviews", log=log):
         row = _book_review(place, review, log)
@@ -227,13 +221,13 @@ def _joined(sentences: Any) -> str | None:
     return " ".join(part for part in parts if part)
 
 
-def critics(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def critics(files: Mapping[str, Path], log: RowLog) -> Rows:
     """Yield the quotes of Rotten Tomatoes, with whether the critic likes the film."""
     needs = ("critic", "fresh", "publication", "quote", "title")
     for place, row in read_csv(files["quotes"], role="quotes", log=log, needs=needs):
         verdict = row["fresh"].strip()
         if verdict not in ("fresh", "rotten", "none", ""):
-            log.broken(place, "the verdict is not fresh, rotten or none", GET_AGAIN, found=repr(verdict[:30]))
+            log.broken(place, "the verdict is not fresh, rotten or none", found=repr(verdict[:30]))
         elif verdict in ("none", ""):
             log.leave_out("no verdict")
         elif not row["quote"].strip():
@@ -256,7 +250,7 @@ class Reviews:
     lowest: int
     columns: Mapping[str, str]
 
-    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Rows:
         """Yield the reviews of the file with the role ``reviews``."""
         columns = self.columns
         attributes = [name for name in columns if name not in ("text", "rating")]
@@ -266,7 +260,7 @@ class Reviews:
             values = {name: row[columns[name]] for name in attributes}
             if rating is None:
                 reason = f"{columns['rating']} is not a rating from {self.lowest} to 5"
-                log.broken(place, reason, GET_AGAIN, found=repr(cell[:30]))
+                log.broken(place, reason, found=repr(cell[:30]))
             elif not rating:
                 log.leave_out("reviews without a rating (0)")
             elif not text:

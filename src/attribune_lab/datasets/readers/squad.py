@@ -9,20 +9,18 @@ from typing import Any
 
 from attribune.errors import DataError
 from attribune.tasks.spans import AnswerCells
-from attribune_lab.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName, read_json_lines, without_test_texts
-
-__all__ = ["squad"]
+from attribune_lab.datasets.row_log import Row, RowLog, Rows, read_json_lines, without_test_texts
 
 _PARAGRAPHS = "paragraphs"
 _CELLS = AnswerCells(missing=())
 
 
-def squad(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def squad(files: Mapping[str, Path], log: RowLog) -> Rows:
     """Yield the questions with their parts; training rows with the texts of test rows are left out."""
     yield from without_test_texts(_all_rows(files, log), log)
 
 
-def _all_rows(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def _all_rows(files: Mapping[str, Path], log: RowLog) -> Rows:
     titles: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
     for role in ("test", "train", _PARAGRAPHS):
@@ -59,7 +57,7 @@ def _row(place: str, item: Mapping[str, Any], log: RowLog) -> Row | None:
     """Return a question with its answers as JSON; None for one that is broken or left out."""
     question, context, answers = (item.get(name) for name in ("question", "context", "answers"))
     if not (isinstance(question, str) and isinstance(context, str) and isinstance(answers, dict)):
-        log.broken(place, "no question with a paragraph and answers", GET_AGAIN)
+        log.broken(place, "no question with a paragraph and answers")
         return None
     if not question.strip() or not context.strip():
         log.leave_out("questions without a text")
@@ -71,7 +69,7 @@ def _row(place: str, item: Mapping[str, Any], log: RowLog) -> Row | None:
     try:
         found, moved = _CELLS.read([answers], context, row=1)
     except DataError:
-        log.broken(place, "an answer is not in its paragraph", GET_AGAIN, found=str(texts)[:60])
+        log.broken(place, "an answer is not in its paragraph", found=str(texts)[:60])
         return None
     log.remarks["answers that are not where the file says, and were found by their text"] += moved
     label = {"text": [answer.text for answer in found or ()], "answer_start": [one.start for one in found or ()]}

@@ -16,14 +16,13 @@ from attribune_lab.datasets.row_log import (
     GET_AGAIN,
     Row,
     RowLog,
+    Rows,
     SplitName,
     read_csv,
     read_tsv,
     separated,
     without_duplicates,
 )
-
-__all__ = ["TextTable", "messages", "news", "posts", "titles"]
 
 
 def _by_name(classes: Any) -> Any:
@@ -59,7 +58,7 @@ class TextTable:
     line_ends: str = ""
     encoding: str | None = None
 
-    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+    def __call__(self, files: Mapping[str, Path], log: RowLog) -> Rows:
         """Yield the rows of the table, each text once."""
         yield from without_duplicates(((None, row) for row in self._rows(files["rows"], log)), log, label=self.named)
 
@@ -83,7 +82,7 @@ class TextTable:
                 log.leave_out(reason)
             elif name is None:
                 known = ", ".join(dict.fromkeys(self.classes.values())) or "filled"
-                log.broken(place, f"the label is not one of {known}", GET_AGAIN, found=repr(label[:30]))
+                log.broken(place, f"the label is not one of {known}", found=repr(label[:30]))
             elif not text:
                 log.leave_out("rows without a text")
             else:
@@ -95,12 +94,12 @@ class TextTable:
                 yield {"text": text, self.named: name, **values}
 
 
-def posts(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def posts(files: Mapping[str, Path], log: RowLog) -> Rows:
     """Yield the posts of 20 Newsgroups, of folders or archives with a file for each."""
     yield from without_duplicates(_posts(files, log), log, label="group")
 
 
-def _posts(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def _posts(files: Mapping[str, Path], log: RowLog) -> Rows:
     for role in ("test", "train"):
         for names, content in _entries(files[role], f"20news-bydate-{role}"):
             if len(names) != 2 or not names[1].isdigit():
@@ -130,29 +129,29 @@ def _entries(path: Path, folder: str) -> Iterator[tuple[tuple[str, ...], bytes]]
         raise DataError(f"{path}: truncated, or not an archive ({error}): {GET_AGAIN}") from error
 
 
-def messages(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def messages(files: Mapping[str, Path], log: RowLog) -> Rows:
     """Yield the messages of the SMS spam collection."""
     yield from without_duplicates(_messages(files["rows"], log), log, label="label")
 
 
-def _messages(path: Path, log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def _messages(path: Path, log: RowLog) -> Rows:
     for place, (label, text) in separated(path, role="rows", columns=("label", "text"), log=log, separator="\t"):
         if label in ("ham", "spam"):
             yield None, {"text": text, "label": label}
         else:
-            log.broken(place, "the label is not one of ham, spam", GET_AGAIN, found=repr(label[:30]))
+            log.broken(place, "the label is not one of ham, spam", found=repr(label[:30]))
 
 
 _CATEGORIES = {"b": "business", "e": "entertainment", "m": "health", "t": "technology"}
 _NEWS_COLUMNS = ("ID", "TITLE", "URL", "PUBLISHER", "CATEGORY", "STORY", "HOSTNAME", "TIMESTAMP")
 
 
-def news(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def news(files: Mapping[str, Path], log: RowLog) -> Rows:
     """Yield the titles of the news aggregator, with publisher and story."""
     yield from without_duplicates(_news(files["rows"], log), log, label="category")
 
 
-def _news(path: Path, log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def _news(path: Path, log: RowLog) -> Rows:
     """Yield the rows of newsCorpora.csv, which is divided by tabs and has no header, or of a CSV file with one."""
     needs = ("TITLE", "CATEGORY", "PUBLISHER", "STORY")
     if set(needs) <= set(csv_header(path, encoding=None, delimiter=",")):
@@ -167,7 +166,7 @@ def _news(path: Path, log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
 def _titled(place: str, row: Mapping[str, str], log: RowLog) -> Row | None:
     title, category = row["TITLE"].strip(), row["CATEGORY"].strip()
     if category not in _CATEGORIES:
-        log.broken(place, f"the category is not one of {', '.join(_CATEGORIES)}", GET_AGAIN, found=repr(category[:30]))
+        log.broken(place, f"the category is not one of {', '.join(_CATEGORIES)}", found=repr(category[:30]))
     elif not title:
         log.leave_out("rows without a title")
     else:
@@ -175,12 +174,12 @@ def _titled(place: str, row: Mapping[str, str], log: RowLog) -> Row | None:
     return None
 
 
-def titles(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def titles(files: Mapping[str, Path], log: RowLog) -> Rows:
     """Yield the titles of the parts of the news aggregator."""
     yield from without_duplicates(_titles(files, log), log, label="category")
 
 
-def _titles(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def _titles(files: Mapping[str, Path], log: RowLog) -> Rows:
     parts: tuple[SplitName, ...] = ("test", "validation", "train")
     for part in parts:
         columns = ("TITLE", "CATEGORY")
