@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,21 @@ def test_another_run_takes_over_while_requests_are_answered(link: Path, runs: Pa
     first, last = outputs[0], outputs[-1]
     assert abs(first - last) > 1e-3, "the other run has other weights"
     assert all(found in (pytest.approx(first, abs=1e-5), pytest.approx(last, abs=1e-5)) for found in outputs)
+
+
+def test_models_that_are_replaced_are_freed(link: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loader, lines, freed = loader_of(link), list[str](), list[bool]()
+
+    def reload(running: server.Server, *, sockets: Any) -> None:
+        first = weakref.ref(running.service.models["stars"])
+        Reloader(running.service, loader)()
+        gc.collect()
+        freed.append(first() is None)
+
+    monkeypatch.setattr(server.Server, "run", reload)
+    server.serve(loader, port=0, say=lines.append)
+    assert freed == [True]
+    assert lines == [f"stars: classification from {link}, reads user, tags, price"]
 
 
 def test_a_service_that_changes_its_runs_is_not_reloaded(link: Path) -> None:

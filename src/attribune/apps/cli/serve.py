@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import signal
-from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -88,23 +87,4 @@ def _serve(options: argparse.Namespace) -> None:
         quantise=options.quantise,
         enrol=settings.enrol,
     )
-
-    def say_again(lines: Sequence[str]) -> None:
-        for line in lines:
-            console.note(f"loaded again: {line}")
-
-    def say(address: str) -> None:
-        console.note(f"serving at {address}, described at {address}/docs; press Ctrl-C to stop")
-
-    models = loader.load()
-    for model in models.values():
-        console.note(model.summary())
-    serve(
-        models,
-        host=options.host,
-        port=options.port,
-        settings=settings,
-        loader=loader,
-        on_start=say,
-        on_reload=say_again,
-    )
+    serve(loader, host=options.host, port=options.port, settings=settings, say=console.note)

@@ -26,36 +26,31 @@ _LOG = logging.getLogger(__name__)
 
 
 def serve(
-    models: Mapping[str, ServedModel],
+    loader: RunLoader,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
     settings: ServeSettings | None = None,
-    loader: RunLoader | None = None,
-    on_start: Callable[[str], None] = lambda _: None,
-    on_reload: Callable[[list[str]], None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Answer requests until the process is interrupted or stopped (SIGINT, SIGTERM); a second signal ends it.
 
     Args:
-        models: by name, as `load_models` returns them.
+        loader: loads the runs, and loads them again at SIGHUP, unless the terminal has gone: that stops the service.
         host: address to listen on. Callers from other machines must send a key of `ATTRIBUNE_SERVE_KEYS`.
         port: 0 takes a free one.
-        loader: loaded them, and loads them again at SIGHUP. Without it, or when the terminal has gone, that stops the
-            service.
-        on_start: called with the URL once requests are answered.
-        on_reload: called with a line on each model when they were loaded again at SIGHUP.
+        say: called with a line on each model that is loaded, and with the URL once requests are answered.
 
     Raises:
         ConfigError: for a host beyond this machine without keys, or an address that cannot be listened on.
     """
+    server = make_server(loader.load(), host=host, settings=settings or ServeSettings())
+    for line in server.service.summaries():  # no name here keeps a model that is replaced
+        say(line)
+    server.on_hangup = functools.partial(Reloader(server.service, loader).in_background, say)
     with listen(host, port) as listener:
         address = url(host, listener)
-        server = make_server(
-            models, host=host, settings=settings or ServeSettings(), on_start=lambda: on_start(address)
-        )
-        if loader is not None:
-            server.on_hangup = functools.partial(Reloader(server.service, loader).in_background, on_reload)
+        server.on_start = lambda: say(f"serving at {address}, described at {address}/docs; press Ctrl-C to stop")
         server.run(sockets=[listener])
 
 
@@ -64,17 +59,8 @@ def url(host: str, listener: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
 
 
-def make_server(
-    models: Mapping[str, ServedModel],
-    *,
-    host: str,
-    settings: ServeSettings,
-    on_start: Callable[[], None] = lambda: None,
-) -> Server:
+def make_server(models: Mapping[str, ServedModel], *, host: str, settings: ServeSettings) -> Server:
     """Make the server of a host, whose `run` answers requests.
-
-    Args:
-        on_start: called once requests are answered.
 
     Raises:
         ConfigError: for a host beyond this machine without keys, or for callers who need keys of their own to change
@@ -93,27 +79,29 @@ def make_server(
         timeout_graceful_shutdown=int(settings.timeout) + 1,
         server_header=False,
     )
-    return Server(config, app.state.service, on_start)
+    return Server(config, app.state.service)
 
 
 class Server(uvicorn.Server):
     """Stops at a signal when it has answered what it was asked, and at a second one at once.
 
     Attributes:
+        on_start: called once requests are answered.
         on_hangup: called at SIGHUP, which otherwise stops the server.
     """
 
-    def __init__(self, config: uvicorn.Config, service: Service, on_start: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
-        self.service, self._on_start = service, on_start
+        self.service = service
+        self.on_start: Callable[[], None] | None = None
         self.on_hangup: Callable[[], None] | None = None
         self._had_terminal = has_terminal()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer, and say so."""
         await super().startup(sockets)
-        if not self.should_exit:
-            self._on_start()
+        if self.on_start is not None and not self.should_exit:
+            self.on_start()
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -171,21 +159,22 @@ class Reloader:
                     "with --enrol the service itself changes its runs, and a value learned during a reload would be "
                     "lost: stop the service, and start it again"
                 )
-            self._service.models = models = self._loader.load_beside()
-            return [model.summary() for model in models.values()]
+            self._service.models = self._loader.load_beside()
+            return self._service.summaries()
         finally:
             self._busy.release()
 
-    def in_background(self, say: Callable[[list[str]], None]) -> None:
+    def in_background(self, say: Callable[[str], None]) -> None:
         """Load the runs again on a thread of its own.
 
         Args:
-            say: is given the lines on the models; where there are none, the log says why.
+            say: called with a line on each model; where none is loaded, the log says why.
         """
 
         def run() -> None:
             try:
-                say(self())
+                for line in self():
+                    say(f"loaded again: {line}")
             except Exception as error:
                 is_bug = not isinstance(error, AttribuneError)
                 _LOG.warning(

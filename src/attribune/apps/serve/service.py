@@ -98,6 +98,10 @@ class Service:
         self.reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attribune-reader")
         self.metrics.watch(self.batcher)
 
+    def summaries(self) -> list[str]:
+        """Return a line on each model."""
+        return [model.summary() for model in self.models.values()]
+
     async def read(self, request: Request, parse: Callable[..., Result]) -> Result:
         """Return what a request asks for; a large body is read on a thread, one at a time.
 
