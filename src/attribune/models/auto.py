@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, TypeAlias
 
 from attribune.backbones.architecture import Architecture
 from attribune.core.arguments import checked_arguments
 from attribune.core.plugins import absent_plugins
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.base import ConditionedModel
+from attribune.models.baseline_model import Baseline
 from attribune.models.baselines import BASELINES, BaselineConfig
 from attribune.models.folder import ModelFolder
 from attribune.models.generator import AttributeGenerator
 from attribune.models.model import AttributeModel
-from attribune.models.scorer import FittedBaseline, Scorer
 from attribune.schema import Schema
 from attribune.schema.schema import Revision
 
 __all__ = [
+    "Scorer",
     "baseline_in",
-    "is_baseline",
     "load_baseline",
     "load_model",
     "load_saved",
@@ -31,6 +31,10 @@ __all__ = [
     "named_runs",
     "revised_model",
 ]
+
+
+Scorer: TypeAlias = ConditionedModel | Baseline
+"""A model that scores rows, with a backbone or without."""
 
 
 def model_class(architecture: Architecture) -> type[AttributeModel] | type[AttributeGenerator]:
@@ -57,7 +61,7 @@ def revised_model(
     return kind.revised(folder, change, backbone=backbone)
 
 
-def load_baseline(folder: Path, *, backbone: str | Path | None = None) -> FittedBaseline | None:
+def load_baseline(folder: Path, *, backbone: str | Path | None = None) -> Baseline | None:
     """Load the baseline that was saved in a folder; None where there is none.
 
     Args:
@@ -68,14 +72,8 @@ def load_baseline(folder: Path, *, backbone: str | Path | None = None) -> Fitted
     """
     if (kind := baseline_in(folder)) is None:
         return None
-    model: FittedBaseline = resolve_name(kind.model).load(folder, backbone=backbone)
+    model: Baseline = resolve_name(kind.model).load(folder, backbone=backbone)
     return model
-
-
-def is_baseline(name: str | Path) -> bool:
-    """Whether the folder of a run, or of its model, has a baseline."""
-    folders = (Path(name), Path(name) / "model")
-    return any(baseline_in(folder) for folder in folders)
 
 
 def baseline_in(folder: Path) -> type[BaselineConfig] | None:

@@ -300,7 +300,11 @@ class ConditionedModel(PreTrainedModel):
         return self.task.row_counts(labels)
 
     def row_encoder(self, text_input: TextInput | None = None) -> Reader:
-        """Return the reader of the texts of rows; see `Scorer.row_encoder`."""
+        """Return the reader of the texts of rows; `text_input` replaces the model's own.
+
+        Raises:
+            ConfigError: for a model without a tokenizer, or a window that it cannot take.
+        """
         own, text = self.text_input, text_input or self.text_input
         if text is not None and text.written and (own is None or text.written != own.written):
             raise ConfigError(
@@ -356,7 +360,7 @@ class ConditionedModel(PreTrainedModel):
             self.memory.to(device)
 
     def neural(self, refusal: str = "") -> Self:
-        """Return the model itself, which has a backbone; see `Scorer.neural`."""
+        """Return the model itself; a `Baseline` raises a ConfigError that says `refusal`."""
         return self
 
     def networks(self) -> list[PreTrainedModel]:

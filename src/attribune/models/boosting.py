@@ -22,9 +22,8 @@ from attribune.core.arrays import Array, DoubleArray
 from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
-from attribune.models.baseline_files import BaselineFiles, StoredBaseline, stored_text
+from attribune.models.baseline_model import Baseline, StoredBaseline
 from attribune.models.class_problems import ClassProblem, class_problems
-from attribune.models.scorer import Baseline
 from attribune.models.sizes import Sizes
 from attribune.models.surface import SURFACE, surface
 from attribune.models.trees import Forest
@@ -33,7 +32,7 @@ from attribune.schema import FittedAttribute, Schema
 from attribune.schema.attributes import counts_of_rows
 from attribune.schema.kinds import Numeric
 from attribune.schema.schema import Revision
-from attribune.tasks import Task, task_from_dict
+from attribune.tasks import Task
 from attribune.tasks.base import LOSS, validation_score
 from attribune.tasks.capabilities import LINEAR, require
 
@@ -288,7 +287,7 @@ class BoostingModel(Baseline):
         iterations: trees of each logit.
     """
 
-    files: ClassVar[BaselineFiles] = BaselineFiles("boosting", "boosting model")
+    kind: ClassVar[str] = "boosting"
     features: BoostingFeatures
     forest: Forest
     learning_rate: float
@@ -364,14 +363,11 @@ class BoostingModel(Baseline):
         """Return the logits of rows, (n, O)."""
         return self.logits(batch.inputs, batch.attribute_ids).astype(np.float32)
 
-    def _tensors(self) -> dict[str, Array]:
-        return {"idf": self.features.words.idf, **self.features.tensors(), **self.forest.tensors()}
-
     def sizes(self) -> Sizes:
         """Count the numbers: one for each node of a tree, the components of words, and the encodings of values."""
         features = [self.features.components, *self.features.encodings.values()]
         total = self.forest.value.size + self.forest.baseline.size + sum(array.size for array in features)
-        stored = sum(array.nbytes for array in self._tensors().values())
+        stored = sum(array.nbytes for array in self.stored()[1].values())
         counts = {"total": total, "trained": total, "stored": total, "stored_bytes": stored}
         return Sizes(**counts, outputs=self.task.outputs, encoder=0, injected=0)
 
@@ -383,26 +379,16 @@ class BoostingModel(Baseline):
         """Return the model with values added to the schema, which are unknown, or taken away with what it knew."""
         return replace(self, features=self.features.revised(revision))
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write `boosting.json`, `boosting.safetensors` and `schema.json`.
-
-        Raises:
-            ModelFolderError: when the folder cannot be written.
-        """
-        settings = {
-            **self.tree_settings,
-            "task": self.task.to_dict(),
-            **stored_text(self.text_input),
-            "columns": self.features.columns,
-            "words": self.features.words.words,
-        }
-        self.files.save(folder, settings=settings, tensors=self._tensors(), schema=self.schema)
+    def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return what is stored; see `Baseline.stored`."""
+        words = self.features.words
+        tensors = {"idf": words.idf, **self.features.tensors(), **self.forest.tensors()}
+        return {**self.tree_settings, "columns": self.features.columns, "words": words.words}, tensors
 
     @classmethod
     def from_stored(cls, stored: StoredBaseline, *, backbone: str | Path | None) -> Self:
-        """Return the model of the files of `save_pretrained`; see `Baseline.from_stored`."""
-        saved, tensors, schema = stored.settings, stored.tensors, stored.schema
-        task = task_from_dict(saved["task"])
+        """Return the model of what `stored` returned; see `Baseline.from_stored`."""
+        saved, tensors, schema, task = stored.settings, stored.tensors, stored.schema, stored.task
         words = LinearFeatures(words=stored.texts("words"), idf=tensors["idf"], schema=Schema([]))
         features = BoostingFeatures.from_stored(words, tensors, schema, columns=int(saved["columns"]))
         trees = {name: array.shape for name, array in tensors.items() if name.startswith("trees.")}

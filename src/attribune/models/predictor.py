@@ -25,12 +25,11 @@ from attribune.data.messages import message_texts
 from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
-from attribune.models.auto import load_saved
+from attribune.models.auto import Scorer, load_saved
 from attribune.models.blend import Blend
 from attribune.models.document_vectors import TextOf, encode_documents, reward_documents
 from attribune.models.half import HalfBackbone
 from attribune.models.row_inputs import RowInput, RowNames
-from attribune.models.scorer import Scorer
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches
 
