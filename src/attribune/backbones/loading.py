@@ -113,11 +113,6 @@ class LoadOptions:
         is_local = self.local_files_only or Path(name).is_dir() or not hub_is_reachable()
         return {"token": self.token, "cache_dir": self.cache_dir, "local_files_only": is_local}
 
-    def of_weights(self) -> dict[str, Any]:
-        """Return the further arguments with which transformers loads weights."""
-        given = {"attn_implementation": self.attn_implementation, "quantization_config": self.quantization_config}
-        return {name: value for name, value in given.items() if value is not None}
-
 
 AS_STORED = LoadOptions()
 
@@ -247,6 +242,8 @@ def load_backbone(
     _log.info("backbone %s is read from %s", name, source)
     with _loading(name, source):
         model_class, own = architecture.loader(config)
+        given = {"attn_implementation": options.attn_implementation, "quantization_config": options.quantization_config}
+        own |= {option: value for option, value in given.items() if value is not None}
         if attention_dropout is not None:
             _set_attention_dropout(config, attention_dropout)
         _refuse_pickled_weights(name, Path(source))
@@ -260,7 +257,6 @@ def load_backbone(
             trust_remote_code=False,
             use_safetensors=True,
             **options.of_hub(source),
-            **options.of_weights(),
             **own,
         )
     missing = sorted([*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])])

@@ -162,19 +162,21 @@ class Method(nn.Module):
     @contextmanager
     def ablated(self, ablation: Ablation) -> Iterator[None]:
         """Switch layers off within a block, of this method and of those that it combines."""
-        methods = [module for module in self.modules() if isinstance(module, Method)]
-        for method in methods:
+        for method in self.methods():
             method.ablation = ablation
         try:
             yield
         finally:
-            for method in methods:
+            for method in self.methods():
                 method.ablation = None
+
+    def methods(self) -> list[Method]:
+        """Return the method, and those that it combines or has inside."""
+        return [module for module in self.modules() if isinstance(module, Method)]
 
     def site_layers(self) -> tuple[int, ...]:
         """Return the layers of the backbone in which the method, or one that it combines, has sites."""
-        methods = (module for module in self.modules() if isinstance(module, Method))
-        return tuple(sorted({site.layer for method in methods for site in method.acts_at}))
+        return tuple(sorted({site.layer for method in self.methods() for site in method.acts_at}))
 
     def first_layer(self) -> int | None:
         """Return the first layer of the backbone in which the method acts, 0 for hooks of its own; None for none."""

@@ -22,7 +22,6 @@ from attribune.methods.config import MethodConfig, Point, VectorMethodConfig
 from attribune.methods.host import Host
 from attribune.methods.merging import MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
-from attribune.methods.recurrent_weights import run_rows
 from attribune.methods.shapes import Documents, Logits, Mask, States
 
 __all__ = ["Chim"]
@@ -170,7 +169,7 @@ class _EncoderSite(SiteModule):
             self._of_rows(cast(_Weights, own), c, direction)
             for own, direction in zip(self.directions, layer.directions(), strict=True)
         ]
-        return run_rows(layer, x.to(output.dtype), mask, weights)
+        return layer.run_rows(x.to(output.dtype), mask, weights)
 
     def _of_rows(self, own: _Weights, c: Tensor, direction: LSTMWeights) -> RowLSTMWeights:
         W = _reordered(torch.cat([direction.W_ih, direction.W_hh], dim=1).T)

@@ -80,8 +80,6 @@ class _E2lnMethod(Method):
         super().__init__()
         placement = host.placement
         assert placement is not None
-        if (refusal := config.refusal(placement)) is not None:
-            raise ConfigError(refusal)
         if config.structured_text and getattr(getattr(host.backbone, "config", None), "is_decoder", False):
             raise ConfigError("e2ln: the backbone is configured as a causal decoder (is_decoder): turn that off")
         self.personal = NormMethod(config, host) if config.uses_attributes else None

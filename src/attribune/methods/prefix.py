@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.backbones.extra_attention import Extra, attach_extra_attention
 from attribune.backbones.placement import Placement
-from attribune.errors import ConfigError
 from attribune.methods.attribute_method import VectorMethod
 from attribune.methods.base import Embedded, Method, SiteModule
 from attribune.methods.condition import Condition
@@ -133,9 +132,6 @@ class _AttentionPrefix(_PrefixMethod):
     extends_attention = True
 
     def __init__(self, config: Prefix, host: Host) -> None:
-        assert host.placement is not None
-        if (refusal := config.refusal(host.placement)) is not None:
-            raise ConfigError(refusal)
         super().__init__(config, host)
         for keys, values in zip(host.at("k_proj"), host.at("v_proj"), strict=True):
             self.acts_at.append(keys)

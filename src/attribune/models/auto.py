@@ -81,15 +81,13 @@ def baseline_in(folder: Path) -> type[BaselineConfig] | None:
     for name, missing in absent_plugins("baselines").items():
         if (folder / f"{name}.json").is_file():
             raise ModelFolderError(f"{folder}: the method {name!r} of this model {missing}")
-    return next((kind for kind in BASELINES.values() if kind.is_in(folder)), None)
+    return next((kind for kind in BASELINES.values() if (folder / kind.file).is_file()), None)
 
 
 def load_scorer(folder: Path, **options: Any) -> Scorer:
-    """Load a baseline, or, as `load_model` does, a neural model, which must have a tokenizer."""
-    if (baseline := load_baseline(folder, backbone=options.get("backbone"))) is not None:
-        return baseline
-    model = load_model(folder, **options)
-    if model.tokenizer is None:
+    """Load a model from its folder, as `load_saved` does; a neural one must have a tokenizer."""
+    model = load_saved(folder, **options)
+    if isinstance(model, ConditionedModel) and model.tokenizer is None:
         raise ModelFolderError(f"{folder} has no tokenizer_config.json: copy the tokenizer's files there again")
     return model
 

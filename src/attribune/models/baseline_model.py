@@ -123,9 +123,9 @@ class Baseline(ABC):
     def sizes(self) -> Sizes:
         """Count the parameters."""
 
-    @abstractmethod
     def describe(self, *, precision: str) -> dict[str, Any]:
         """Return method, backbone, number of parameters and precision; the precision asked for makes no difference."""
+        return {"method": self.kind, "backbone": None, "parameters": self.sizes().total, "precision": "float32"}
 
     @abstractmethod
     def revised(self, revision: Revision) -> Self:

@@ -47,11 +47,6 @@ class BaselineConfig(Settings):
     times: ClassVar[tuple[str, ...]] = ()
     is_cheap: ClassVar[bool] = True
 
-    @classmethod
-    def is_in(cls, folder: str | Path) -> bool:
-        """Whether a model of this kind was saved in the folder."""
-        return (Path(folder) / cls.file).is_file()
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values with the name, from which `baseline_from_dict` restores the options."""
         return {"name": self.name, **self.model_dump(mode="json")}

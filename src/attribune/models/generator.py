@@ -29,7 +29,7 @@ from attribune.backbones.architecture import LANGUAGE_MODEL
 from attribune.backbones.loading import AttentionDropout, LoadOptions
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
-from attribune.methods import METHODS, MethodConfig
+from attribune.methods import METHODS, Host, MethodConfig
 from attribune.methods.base import Embedded, Method
 from attribune.methods.condition import Condition
 from attribune.models.base import ConditionedModel
@@ -56,19 +56,6 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
     accepts_loss_kwargs = True
 
     task: Generation
-
-    def __init__(
-        self,
-        config: AttributeConfig,
-        *,
-        schema: Schema,
-        backbone: PreTrainedModel | None = None,
-        tokenizer: PreTrainedTokenizerBase | None = None,
-    ) -> None:
-        super().__init__(config, schema=schema, backbone=backbone, tokenizer=tokenizer)
-        self.generation_config = GenerationConfig.from_dict(config.generation or {})
-        if not config.is_encoder_decoder:
-            self.loss_type = "ForCausalLM"  # tells the stock Trainer that the first id of a row is not predicted
 
     @classmethod
     def build(
@@ -127,6 +114,12 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
                 f"method {self.method_config.name!r} acts at the point {' and '.join(sorted(foreign))}, which {kind} "
                 f"that writes text does not have: choose one of {able}, or a sum of these"
             )
+
+    def _add_head(self, host: Host) -> None:
+        super()._add_head(host)
+        self.generation_config = GenerationConfig.from_dict(self.config.generation or {})
+        if not self.config.is_encoder_decoder:
+            self.loss_type = "ForCausalLM"  # tells the stock Trainer that the first id of a row is not predicted
 
     @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(

@@ -98,8 +98,7 @@ class LinearModel(Baseline):
     def sizes(self) -> Sizes:
         """Count the parameters, all of which are trained and stored."""
         total = int(self.weight.size + self.bias.size)
-        counts = {"total": total, "trained": total, "stored": total, "stored_bytes": 4 * total}
-        return Sizes(**counts, outputs=self.task.outputs, encoder=0, injected=0)
+        return Sizes(total=total, trained=total, stored=total, stored_bytes=4 * total, outputs=self.task.outputs)
 
     def logits(self, texts: Sequence[str] | None, attribute_ids: Array) -> Array:
         """Return logits (n, O) float64.

@@ -36,7 +36,6 @@ from attribune.data.readers.base import EncodedRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Host, MethodConfig
-from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.condition import Condition, check_attribute_ids
 from attribune.models.base import ConditionedModel
 from attribune.models.checks import check_head, check_length, check_task, checked_chunk, own_pooling, pooling_named
@@ -551,8 +550,7 @@ class AttributeModel(ConditionedModel):
 
     def _vector_sizes(self) -> dict[str, int]:
         """Return the size of each attribute's vectors, in the first of the methods that has any."""
-        methods = (module for module in self.method.modules() if isinstance(module, AttributeMethod))
-        return next((method.vector_sizes for method in methods if method.vector_sizes), {})
+        return next((method.vector_sizes for method in self.values.methods() if method.vector_sizes), {})
 
     def _auxiliary_logits(self, condition: Condition) -> list[Tensor]:
         """Return the float32 logits of the method's further losses."""

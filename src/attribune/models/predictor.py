@@ -411,11 +411,9 @@ class Predictor(Locked):
         nothing = np.zeros((0, self.model.input_schema.slots), dtype=np.int64)
         return EncodedRows.concat(parts or [TextRows.without_attributes([], texts=[]).with_attribute_ids(nothing)])
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> AbstractContextManager[Any]:
         """Keep other threads from scoring within a block."""
-        with self._lock:
-            yield
+        return self._lock
 
     def _encode(self, columns: Mapping[str, Sequence[Any]], *, first_row: int) -> EncodedRows:
         schema = self.model.input_schema

@@ -382,8 +382,7 @@ class AutoMLModel(Baseline):
         parameters = list(self.network.parameters())
         total = sum(parameter.numel() for parameter in parameters)
         trained = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
-        counts = {"total": total, "trained": trained, "stored": total, "stored_bytes": 4 * total}
-        return Sizes(**counts, outputs=self.task.outputs, encoder=0, injected=0)
+        return Sizes(total=total, trained=trained, stored=total, stored_bytes=4 * total, outputs=self.task.outputs)
 
     def row_encoder(self, text_input: TextInput | None = None) -> Reader:
         """Return what reads the texts of rows."""
@@ -406,10 +405,6 @@ class AutoMLModel(Baseline):
         """Return the logits of rows, (n, O), in float32 whatever the precision of other models."""
         with torch.inference_mode(), torch.autocast("cpu", enabled=False):
             return self.network(batch.texts, batch.rows).float().numpy()  # type: ignore[no-any-return]
-
-    def describe(self, *, precision: str) -> dict[str, Any]:
-        """Return method, backbone, number of parameters and precision; the precision asked for makes no difference."""
-        return {"method": "automl", "backbone": None, "parameters": self.sizes().total, "precision": "float32"}
 
     def revised(self, revision: Revision) -> Self:
         """Return the model with values added to the schema, without weights, or taken away with theirs."""
