@@ -330,11 +330,7 @@ def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedToken
 def check_tokenizer(
     tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, *, name: str, architecture: Architecture = ENCODER
 ) -> None:
-    """Refuse a tokenizer with tokens for which a backbone has no embeddings, before one of them occurs in a text.
-
-    Raises:
-        ConfigError: with both numbers.
-    """
+    """Refuse a tokenizer with tokens for which a backbone has no embeddings, before one of them occurs in a text."""
     known = known_embeddings(backbone)
     if len(tokenizer) <= known:
         return
@@ -361,11 +357,7 @@ def build_backbone(config: PreTrainedConfig, *, architecture: Architecture = ENC
 
 
 def check_counts(settings: Any, *, source: str | Path) -> None:
-    """Refuse the settings of a backbone with more layers or labels than any has, for each of which objects are made.
-
-    Raises:
-        ConfigError: naming the setting and its value.
-    """
+    """Refuse the settings of a backbone with more layers or labels than any has, for each of which objects are made."""
     if not isinstance(settings, Mapping):
         raise ConfigError(f"{source}: the configuration is {short_repr(settings)}: give a backbone with its own")
     for name, value in settings.items():

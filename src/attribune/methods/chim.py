@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.backbones.placement import Placement, SiteKind
 from attribune.backbones.recurrent import Recurrent
+from attribune.backbones.sites import Site
 from attribune.errors import ConfigError
 from attribune.functional.recurrent import LSTMWeights, RowLSTMWeights
 from attribune.methods.attribute_method import VectorMethod
@@ -212,7 +213,7 @@ class _ChimMethod(VectorMethod):
         for site in host.at("word_proj"):
             shapes["embedding"] = (site.inputs, site.features)
         for site in host.at("recurrent"):
-            h = _hidden_size(host, site.path)
+            h = _hidden_size(host, site)
             shapes["encoder"] = (site.inputs + h, 4 * h)
         if missing := [place for place in config.places if place not in shapes]:
             option = "the option projection: true" if missing == ["embedding"] else "a recurrent layer"
@@ -224,7 +225,7 @@ class _ChimMethod(VectorMethod):
             self.add_site(site, _EmbeddingSite(self._weights(shapes["embedding"], width)))
         if "encoder" in config.places:
             (site,) = host.at("recurrent")
-            count = site.features // _hidden_size(host, site.path)
+            count = site.features // _hidden_size(host, site)
             directions = [self._weights(shapes["encoder"], width) for _ in range(count)]
             self.add_site(site, _EncoderSite(directions, site.inputs))
         self.attention = None
@@ -250,7 +251,7 @@ def _not_learned(config: Chim, host: Host) -> tuple[str, ...]:
         return ()
     kinds: dict[str, SiteKind] = {"embedding": "word_proj", "encoder": "recurrent"}
     sites = [site for place in config.places if place in kinds for site in host.at(kinds[place])]
-    names = [f"{site.path}.{name}" for site in sites for name, _ in _module(host, site.path).named_parameters()]
+    names = [f"{site.path}.{name}" for site in sites for name, _ in host.module_at(site).named_parameters()]
     inside = tuple(f"backbone.{name}" for name in names if name.rpartition(".")[2].startswith(made))
     return (*inside, f"head.{made}") if "classifier" in config.places else inside
 
@@ -287,14 +288,9 @@ class _PoolingAndClassifyingChim(_PoolingChim, _ClassifyingChim):
     pass
 
 
-def _hidden_size(host: Host, path: str) -> int:
+def _hidden_size(host: Host, site: Site) -> int:
     """Return the size of the states of one direction of a recurrent layer."""
-    return int(cast(Recurrent, _module(host, path)).lstm.hidden_size)
-
-
-def _module(host: Host, path: str) -> nn.Module:
-    assert host.backbone is not None
-    return host.backbone.get_submodule(path)
+    return int(cast(Recurrent, host.module_at(site)).lstm.hidden_size)
 
 
 def divisor(size: int, repeats: int | None) -> int:

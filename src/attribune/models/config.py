@@ -211,11 +211,7 @@ def with_outputs(config: AttributeConfig, given: Mapping[str, Any]) -> Attribute
 
 
 def check_foreign(given: Mapping[str, Any]) -> None:
-    """Refuse further arguments of `from_pretrained`, each with its reason; what transformers adds by itself passes.
-
-    Raises:
-        ConfigError: naming the argument and the cure.
-    """
+    """Refuse further arguments of `from_pretrained`, each with its reason; what transformers adds by itself passes."""
     for name, value in given.items():
         if name in (*_PASSED_BY_TRANSFORMERS, *_OUTPUTS) or (name in _REFUSED and not value):
             continue
