@@ -382,9 +382,7 @@ def _require_memory(config: PreTrainedConfig, architecture: Architecture) -> Non
     require_memory(needed, what="the backbone", cure="give a smaller one, or restore its config.json")
 
 
-def pooling_of(
-    name: str, placement: Placement, *, revision: str | None = None, options: LoadOptions = AS_STORED
-) -> Pooling:
+def pooling_of(name: str, placement: Placement, *, revision: str | None = None) -> Pooling:
     """Return the pooling in the sentence-transformers settings of a backbone, by default that of its placement."""
     try:
         source = locate_backbone(name)
@@ -392,7 +390,7 @@ def pooling_of(
             source,
             "1_Pooling/config.json",
             revision=revision,
-            **options.of_hub(source),
+            **AS_STORED.of_hub(source),
             _raise_exceptions_for_missing_entries=False,
             _raise_exceptions_for_connection_errors=False,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 import torch
 from jaxtyping import Float
@@ -57,18 +57,13 @@ class Chim(VectorMethodConfig):
     points: ClassVar[tuple[Point, ...]] = ("classify",)
     default_tuning: ClassVar[str] = "full"
 
-    places: tuple[Place, ...] = Field(
+    # Not strict, since JSON has lists and no tuples.
+    places: Annotated[tuple[Place, ...], Field(strict=False)] = Field(
         default=("classifier",), min_length=1, description="one or several of embedding, encoder, attention, classifier"
     )
     representation: Representation = "chim"
     repeats: PositiveInt | None = None
     attention_size: PositiveInt | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _as_tuple(cls, options: Any) -> Any:
-        places = options.get("places")
-        return {**options, "places": tuple(places)} if isinstance(places, list) else options
 
     @model_validator(mode="after")
     def _points_of_places(self) -> Self:

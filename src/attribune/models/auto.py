@@ -39,8 +39,7 @@ Scorer: TypeAlias = ConditionedModel | Baseline
 
 def model_class(architecture: Architecture) -> type[AttributeModel] | type[AttributeGenerator]:
     """Return the class of models over such a part of a pretrained model."""
-    kinds: tuple[type[AttributeModel] | type[AttributeGenerator], ...] = (AttributeModel, AttributeGenerator)
-    return next(kind for kind in kinds if kind.architecture is architecture)
+    return AttributeModel if architecture is AttributeModel.architecture else AttributeGenerator
 
 
 @checked_arguments
