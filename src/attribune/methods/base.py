@@ -249,22 +249,11 @@ class Method(nn.Module):
             if self.ablation.columns is None:
                 return output
             condition = condition.hidden()
-        part = site.part_of(output)
-        if condition.planned is not None:
-            return site.with_part(output, condition.planned.act(index, args, part))
-        return site.with_part(output, self.act_at(index, module, args, part, condition))
-
-    def act_at(
-        self,
-        index: int,
-        module: nn.Module,
-        inputs: tuple[Any, ...],
-        output: Float[Tensor, "B *T features"],
-        condition: Condition,
-    ) -> Float[Tensor, "B *T features"]:
-        """Call `SiteModule.act` of a site, in the precision of the method's parameters."""
+        part, planned = site.part_of(output), condition.planned
+        if planned is not None:
+            return site.with_part(output, planned.plan.act(index, planned, args, part))
         act = cast(SiteModule, self.sites[index]).act
-        return act(module, inputs, self.in_own_precision(output), condition).to(output.dtype)
+        return site.with_part(output, act(module, args, self.in_own_precision(part), condition).to(part.dtype))
 
     def _remember_input(self, path: str, _module: nn.Module, args: tuple[Any, ...]) -> None:
         self._inputs[path] = args[0]

@@ -247,25 +247,14 @@ class AttributeAdapter(Bottleneck):
         down = {"W_down": W.reshape(self.W_down.shape), "b_down": b.reshape(self.b_down.shape)}
         return down | {"W_up": self.W_up.detach(), "b_up": self.b_up.detach()}
 
-    def _aggregated(
-        self, z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]
-    ) -> tuple[Float[Tensor, "V Z"], Float[Tensor, "B V"]]:
-        """Return vectors and membership; with pre-aggregation one vector per row, the sum of those of its values."""
-        if not self.pre_aggregation:
-            return z, membership
-        z = _summed(z, membership)
-        return z, torch.eye(z.shape[0], dtype=z.dtype, device=z.device)
-
-    def _bias(
-        self, z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]
-    ) -> Float[Tensor, "B A"] | Float[Tensor, " A"]:
-        return self.b_down if self.G is None else functional.attribute_bias(z, membership, self.G, self.b_down)
-
     def _of_rows(self, z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]) -> tuple[Tensor, Tensor]:
         """Return bias (B, A) and weight (B, H, A) of each row, or the shared ones."""
-        z, membership = self._aggregated(z, membership)
+        if self.pre_aggregation:  # one vector per row, the sum of those of its values
+            z = _summed(z, membership)
+            membership = torch.eye(z.shape[0], dtype=z.dtype, device=z.device)
+        b = self.b_down if self.G is None else functional.attribute_bias(z, membership, self.G, self.b_down)
         W = self.W_down if self.g is None else functional.attribute_weight(self.g(z, membership), self.W_down)
-        return self._bias(z, membership), W
+        return b, W
 
 
 def _summed(z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]) -> Float[Tensor, "B Z"]:

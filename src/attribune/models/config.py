@@ -113,7 +113,8 @@ class AttributeConfig(PreTrainedConfig):
     @property
     def architecture(self) -> Architecture:
         """Which part of a pretrained model the backbone is; an encoder where there is no such task."""
-        return architecture_of(TASKS.get((self.task or {}).get("kind", ""), Task))
+        kind = TASKS.get((self.task or {}).get("kind", ""))
+        return ENCODER if kind is None else architecture_of(kind)
 
 
 class _SavedBackbone(BaseModel):

@@ -93,6 +93,9 @@ class AttributeModel(ConditionedModel):
     _foreign = "writes text: use AttributeGenerator"
     accepts_loss_kwargs = False
 
+    document_size: int
+    """H, of the vectors of documents."""
+
     @classmethod
     def build(
         cls,
@@ -188,7 +191,7 @@ class AttributeModel(ConditionedModel):
 
     def _add_head(self, host: Host) -> None:
         self.dropout = nn.Dropout(self.config.dropout)
-        self._document_size = features = self.method.document_size or host.document or host.hidden
+        self.document_size = features = self.method.document_size or host.document or host.hidden
         self.task = self.task.with_vector_size(features)
         self.config.task = self.task.to_dict()
         self.hidden_layer = None if host.head_size is None else nn.Linear(features, host.head_size)
@@ -449,11 +452,6 @@ class AttributeModel(ConditionedModel):
             hidden_states=output.get("hidden_states"),
             attentions=output.get("attentions"),
         )
-
-    @property
-    def document_size(self) -> int:
-        """H, of the vectors of documents."""
-        return self._document_size
 
     def document_vectors(self, **batch: Tensor) -> Tensor:
         """Return the vectors (B, H) of single texts (B, T), which the head reads; arguments as in `forward`."""
