@@ -179,8 +179,9 @@ class InjectorSite(SiteModule):
 
     def _factored(self, condition: Condition) -> list[FactoredAdapter]:
         """Return the adapters from factors; if parallel, as one."""
-        task = [] if self.task is None else [_without_factors(self.task)]
-        adapters = [*task, *(adapter.from_factors(values) for adapter, values in self._of_attributes(condition))]
+        task = self.task
+        plain = [] if task is None else [FactoredAdapter([], task.W_down, task.b_down, task.W_up, task.b_up)]
+        adapters = [*plain, *(adapter.from_factors(values) for adapter, values in self._of_attributes(condition))]
         if not self.is_parallel:
             return adapters
         factors = [pair for one in adapters for pair in one.factors]
@@ -261,10 +262,6 @@ def _summed(z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]) -> Float[
     """Return the sum of the vectors of each row's values, in their precision whatever autocast says."""
     with torch.autocast(z.device.type, enabled=False):
         return membership @ z
-
-
-def _without_factors(adapter: Bottleneck) -> FactoredAdapter:
-    return FactoredAdapter([], adapter.W_down, adapter.b_down, adapter.W_up, adapter.b_up)
 
 
 def _joined_rows(biases: Sequence[Tensor]) -> Float[Tensor, "B NA"] | Float[Tensor, " NA"]:

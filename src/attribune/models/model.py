@@ -346,21 +346,14 @@ class AttributeModel(ConditionedModel):
 
     def _condition_of_texts(self, attribute_ids: Tensor | None, *, rows: int, texts: int) -> Condition:
         """Return the condition of the texts of rows, one after the other, each with the attributes that it reads."""
-        reads = self._reads_columns(texts)
+        columns = [slots.name for slots in self.slots for _ in range(slots.count)]
+        reads = [[self.task.head.reads_attribute(name, place=place) for name in columns] for place in range(texts)]
         if texts == 1 or attribute_ids is None or not self.reads_attributes or all(map(all, reads)):
             condition = self.condition(attribute_ids, rows=rows)
             return condition if texts == 1 else condition.repeated(texts)
         check_attribute_ids(attribute_ids, self.slots, rows)
         known = attribute_ids.unsqueeze(1) * torch.tensor(reads, device=attribute_ids.device)
         return self.condition(known.flatten(0, 1), rows=rows * texts)
-
-    def _reads_columns(self, texts: int) -> list[list[bool]]:
-        """Return whether the text of a row at each place is read with each column of attribute ids."""
-        reads = self.task.head.reads_attribute
-        return [
-            [reads(slots.name, place=place) for slots in self.slots for _ in range(slots.count)]
-            for place in range(texts)
-        ]
 
     def _read_embeddings(
         self,
