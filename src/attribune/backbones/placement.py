@@ -116,6 +116,11 @@ class Placement:
     is_recognised: bool = False
 
     @property
+    def family(self) -> str:
+        """The backbones of the row, as messages call them."""
+        return f"backbones of type {' or '.join(self.model_types)}"
+
+    @property
     def has_sites(self) -> bool:
         """Whether the layers are Transformer layers, in which methods can act."""
         return self.attention is not None

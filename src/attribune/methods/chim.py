@@ -79,7 +79,7 @@ class Chim(VectorMethodConfig):
         found = {"embedding": placement.word_proj, "encoder": placement.recurrent}
         if missing := [place for place in self.places if place in found and found[place] is None]:
             return (
-                f"chim: backbones of type {' or '.join(placement.model_types)} have no {missing[0]} whose weights it "
+                f"chim: {placement.family} have no {missing[0]} whose weights it "
                 "could weigh: choose the place attention or classifier, or the backbone bilstm"
             )
         return None if self.points == ("sites",) else super().refusal(placement)

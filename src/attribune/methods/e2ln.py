@@ -64,7 +64,7 @@ class E2ln(NormConfig):
         if refusal is not None or not self.structured_text or reason is None:
             return refusal
         return (
-            f"e2ln: chunks cannot read summaries in backbones of type {' or '.join(placement.model_types)}, because "
+            f"e2ln: chunks cannot read summaries in {placement.family}, because "
             f"{reason}: choose structured_text=false, or another backbone"
         )
 

@@ -67,7 +67,7 @@ class Prefix(FrontMethodConfig, VectorMethodConfig):
         if refusal is not None or placement.no_extra_attention is None:
             return refusal
         return (
-            f"prefix: the attention of backbones of type {' or '.join(placement.model_types)} cannot take a prefix, "
+            f"prefix: the attention of {placement.family} cannot take a prefix, "
             f"because {placement.no_extra_attention}: choose place=input, or another backbone"
         )
 
