@@ -64,15 +64,12 @@ _MODERN_BERT = Placement(
     pre_norm=True,
     final_norms=("final_norm",),
 )
-_LLAMA = Placement(
+_LLAMA = replace(
+    _ROTARY,
     model_types=("llama", "mistral", "ministral", "ministral3"),
-    layers="layers.*",
     attention="self_attn.o_proj",
     feed_forward="mlp",
     norms=("input_layernorm", "post_attention_layernorm"),
-    **_projections("self_attn", "q_proj", "k_proj", "v_proj", out="self_attn.o_proj"),
-    up_proj=("mlp.gate_proj", "mlp.up_proj"),
-    down_proj="mlp.down_proj",
     pre_norm=True,
     is_causal=True,
     final_norms=("norm",),
