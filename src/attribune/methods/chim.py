@@ -101,16 +101,13 @@ class _Weights(nn.Module):
 
     Args:
         shape: of W, (in, out).
-        tiles_columns: whether the chunk is tiled over the columns as well.
     """
 
-    def __init__(
-        self, config: Chim, shape: tuple[int, int], width: int, *, repeats: int, tiles_columns: bool = True
-    ) -> None:
+    def __init__(self, config: Chim, shape: tuple[int, int], width: int, *, repeats: int) -> None:
         super().__init__()
         rows, columns = shape
         self.representation, self.shape, self.repeats = config.representation, shape, repeats
-        chunk = rows // repeats * (columns // repeats if tiles_columns else columns)
+        chunk = (rows // repeats) * (columns // repeats)
         size = {"chim": chunk, "matrix": rows * columns, "bias": columns}[config.representation]
         self.Q = nn.Parameter(torch.randn(size, width) * (2 / width) ** 0.5)
         self.b_q = nn.Parameter(torch.zeros(size))
