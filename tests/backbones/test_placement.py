@@ -29,16 +29,14 @@ POST_NORM = (
     *("big_bird", "deberta", "nomic_bert", "jina_embeddings_v3", "bart", "camembert", "ernie", "rembert"),
 )
 EXPERTS = ("mixtral", "qwen3_moe")
-LLAMAS = (
-    *("llama", "mistral", "ministral", "ministral3", "qwen2", "qwen3", "eurobert", "smollm3", "granite", "gemma"),
-    *("phi3", "glm", *EXPERTS),
+PRE_NORM = (
+    *("modernbert", "modernbert-decoder", "gpt2", "xlm-roberta-xl", "roberta-prelayernorm", "mbart", "t5", "mt5"),
+    *("umt5", "llama", "mistral", "ministral", "ministral3", "qwen2", "qwen3", "eurobert", "smollm3", "granite"),
+    *("gemma", "phi3", "glm", *EXPERTS),
+    *("gemma2", "gemma3_text", "t5gemma", "glm4"),  # with norms after the sub-layers, too
 )
-T5S = ("t5", "mt5", "umt5")
-SANDWICHED = ("gemma2", "gemma3_text", "t5gemma", "glm4")  # with norms after the sub-layers, too
 INNER_NORM = ("olmo2", "olmo3")  # with no norm on the residual stream inside the layers
 PARALLEL = ("gpt_neox",)  # both sub-layers read the same residual stream
-BIASED = ("gpt2", "xlm-roberta-xl", "roberta-prelayernorm", "mbart")  # norms with biases
-PRE_NORM = ("modernbert", "modernbert-decoder", *BIASED, *LLAMAS, *SANDWICHED, *T5S)
 RUNS = {"albert": 3}  # times that a site fires in one forward pass
 
 
