@@ -49,7 +49,7 @@ def predictor(method: str, members: int) -> Predictor:
         for name, parameter in model.named_parameters():
             if name.startswith(("method.", "head.")) and float(parameter.abs().max()) == 0:
                 parameter.normal_(std=0.02)
-        for name in model.rows_of_values():
+        for name in model.values.owners():
             model.get_parameter(name)[1:].normal_(std=0.1)
     return Predictor(model)
 

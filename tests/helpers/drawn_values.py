@@ -42,7 +42,7 @@ def drawn_rows(model: AttributeModel, task: Task, *, scale: float) -> EncodedRow
     chance = np.random.default_rng(0)
     ids = np.repeat(np.arange(1, VALUES + 1), EACH)[:, None]
     rows = TextRows.without_attributes([chance.integers(5, 30, 8).tolist() for _ in ids]).with_attribute_ids(ids)
-    tables = [model.get_parameter(name) for name in model.rows_of_values()]
+    tables = [model.get_parameter(name) for name in model.values.owners()]
     before = [table.detach().clone() for table in tables]
     with torch.no_grad():
         for table in tables:

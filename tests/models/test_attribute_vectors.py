@@ -61,7 +61,7 @@ def test_they_go_through_a_frame_and_a_file(model: AttributeModel, tmp_path: Any
     assert vectors.get("none") is None
     model.save_pretrained(tmp_path)
     stored = load_file(tmp_path / "model.safetensors")
-    tables = [stored[name] for name, of in model.rows_of_values().items() if of == "tags"]
+    tables = [stored[name] for name, of in model.values.owners().items() if of == "tags"]
     assert not any(table[model.schema["tags"].values.ids(["v1"])[0]].any() for table in tables)
     vectors.load(frame[::-1])
     np.testing.assert_array_equal(vectors.to_pandas(), frame)

@@ -308,16 +308,6 @@ def test_wrong_input_is_named(call: Any, error: type[Exception], message: str) -
         call()
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_changed_file_is_refused(tmp_path: Any, name: str) -> None:
-    fitted().save_pretrained(tmp_path)
-    content = bytearray((tmp_path / name).read_bytes())
-    content[-3] ^= 1
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(ModelFolderError, match=f"{name} differs from what was saved"):
-        BoostingModel.load(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -35,6 +35,8 @@ def model(backbone: Path) -> AttributeModel:
 
 
 def test_the_folder_holds_the_learned_tensors_alone(model: AttributeModel, tmp_path: Path) -> None:
+    for earlier in ("blend.json", "blend.safetensors", "linear.json"):
+        (tmp_path / earlier).write_text("")
     model.save_pretrained(tmp_path)
     files = {"config.json", "schema.json", "model.safetensors", "README.md", "tokenizer.json", "tokenizer_config.json"}
     assert files | {"checksums.json"} == set(os.listdir(tmp_path))

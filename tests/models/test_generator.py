@@ -15,6 +15,7 @@ from torch import Tensor
 from trained_runs import TrainedRuns
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from attribune.backbones.architecture import LANGUAGE_MODEL
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods import (
     Adapter,
@@ -384,7 +385,7 @@ def test_a_loaded_backbone_that_writes_nothing_is_refused_by_its_family() -> Non
 
 def test_the_task_says_which_part_of_a_pretrained_model_is_loaded() -> None:
     configs = {kind: AttributeConfig(task={"kind": kind}) for kind in (*TASKS, "unknown")}
-    assert [kind for kind, config in configs.items() if config.is_generative] == ["generation"]
+    assert [kind for kind, config in configs.items() if config.architecture is LANGUAGE_MODEL] == ["generation"]
     assert {model_class(config.architecture) for config in configs.values()} == {AttributeModel, AttributeGenerator}
 
 

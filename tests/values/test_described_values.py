@@ -159,7 +159,7 @@ def test_values_without_vectors_of_their_own(folder: Path, tmp_path: Path) -> No
     run = tmp_path / "run"
     assert main(words(folder, run, "--set", "data.values.user.own_vectors=false")) == 0
     model = load_run(run)[1].model
-    assert not model.rows_of_values()
+    assert not model.values.owners()
     twins = [{**one, "user": f"twin of {one['user']}"} for one in users(USERS)[:2]]
     enrol(run, values={"user": small_runs.write_csv(tmp_path / "twins.csv", twins)})
     for name in USERS[:2]:

@@ -220,7 +220,7 @@ def test_an_export_for_a_value_holds_no_vector_of_another(
     pytest.importorskip("onnxscript")
     run = copy(method) / "run"
     model = load_run(run)[1].model
-    (name, *_) = [name for name, attribute in model.rows_of_values().items() if attribute == "user"]
+    (name, *_) = [name for name, attribute in model.values.owners().items() if attribute == "user"]
     vectors = model.get_parameter(name).detach().numpy().astype("<f4")
     path = tmp_path / EXPORTS[kind]
     export(run, path, kind=kind, assignments={"user": ["u3"]})

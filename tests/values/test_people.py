@@ -184,7 +184,7 @@ def test_every_method(method: str, trained_runs: TrainedRuns, new: Path, tmp_pat
     if model.memory is not None:
         assert [value.value for value in enrol(run, new).values]
         np.testing.assert_array_equal(logits(run, old), before)
-    elif "user" not in model.rows_of_values().values():
+    elif "user" not in model.values.owners().values():
         reason = "reads values as they are written" if method == "in-text" else "has no vector for each value"
         with pytest.raises(ConfigError, match=f"method '{method}' {reason}"):
             enrol(run, new)

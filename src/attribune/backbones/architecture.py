@@ -101,10 +101,6 @@ class Architecture:
         """Return the part of a backbone whose layers have the sites, which may be the backbone."""
         return backbone
 
-    def has_start_token(self, placement: Placement) -> bool:
-        """Whether a text begins with a special token behind which vectors of attributes may stand."""
-        return placement.has_start_token
-
     def embedding_cure(self) -> str:
         """Return what else a user may do about tokens without embeddings, for a list in a message."""
         return f"train those of the added tokens ({as_argument('backbone.added_tokens', 'train')}), "
@@ -151,9 +147,6 @@ class _LanguageModel(Architecture):
     def stack(self, backbone: PreTrainedModel) -> PreTrainedModel:
         decoder = backbone.get_decoder()  # ModernBERT's decoder calls its output layer so
         return cast(PreTrainedModel, decoder if isinstance(decoder, PreTrainedModel) else backbone.base_model)
-
-    def has_start_token(self, placement: Placement) -> bool:
-        return False  # its state chooses the first token that is written, so that vectors stand before it
 
     def embedding_cure(self) -> str:
         return ""

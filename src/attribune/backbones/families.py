@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from attribune.backbones.placement import Placement
 from attribune.backbones.recognised import recognised
@@ -15,16 +16,26 @@ __all__ = ["DECODERS", "PLACEMENTS", "placement_for", "writing_placement_for"]
 
 _OWN_ATTENTION = "the family computes attention in its own code, which cannot take additional keys"
 
+
+def _projections(inside: str, *names: str, out: str | None = None) -> dict[str, Any]:
+    """Return the paths of the projections of the attention: those of queries, keys and values are in one module.
+
+    Args:
+        names: of the three in it; one name if they are fused in one matrix.
+        out: path of the output projection, where it is not that of the row that this one goes out from.
+    """
+    query, key, value = (f"{inside}.{name}" for name in (names if len(names) == 3 else names * 3))
+    output = {} if out is None else {"o_proj": out}
+    return {"q_proj": query, "k_proj": key, "v_proj": value, **output}
+
+
 _BERT = Placement(
     model_types=("bert", "roberta", "xlm-roberta", "camembert", "ernie"),
     layers="encoder.layer.*",
     attention="attention.output.dropout",
     feed_forward="output.dropout",
     norms=("attention.output.LayerNorm", "output.LayerNorm"),
-    q_proj="attention.self.query",
-    k_proj="attention.self.key",
-    v_proj="attention.self.value",
-    o_proj="attention.output.dense",
+    **_projections("attention.self", "query", "key", "value", out="attention.output.dense"),
     up_proj=("intermediate.dense",),
     down_proj="output.dense",
     position_embeddings="embeddings.position_embeddings",
@@ -36,10 +47,7 @@ _ROTARY = Placement(
     attention="post_attention_dropout",
     feed_forward="post_mlp_dropout",
     norms=("post_attention_layernorm", "post_mlp_layernorm"),
-    q_proj="self_attn.q_proj",
-    k_proj="self_attn.k_proj",
-    v_proj="self_attn.v_proj",
-    o_proj="self_attn.o_proj",
+    **_projections("self_attn", "q_proj", "k_proj", "v_proj", out="self_attn.o_proj"),
     up_proj=("mlp.gate_proj", "mlp.up_proj"),
     down_proj="mlp.down_proj",
     pooling="mean",
@@ -50,27 +58,18 @@ _MODERN_BERT = Placement(
     attention="attn.out_drop",
     feed_forward="mlp",
     norms=("attn_norm", "mlp_norm"),
-    q_proj="attn.Wqkv",
-    k_proj="attn.Wqkv",
-    v_proj="attn.Wqkv",
-    o_proj="attn.Wo",
+    **_projections("attn", "Wqkv", out="attn.Wo"),
     up_proj=("mlp.Wi",),
     down_proj="mlp.Wo",
     pre_norm=True,
     final_norms=("final_norm",),
 )
-_LLAMA = Placement(
+_LLAMA = replace(
+    _ROTARY,
     model_types=("llama", "mistral", "ministral", "ministral3"),
-    layers="layers.*",
     attention="self_attn.o_proj",
     feed_forward="mlp",
     norms=("input_layernorm", "post_attention_layernorm"),
-    q_proj="self_attn.q_proj",
-    k_proj="self_attn.k_proj",
-    v_proj="self_attn.v_proj",
-    o_proj="self_attn.o_proj",
-    up_proj=("mlp.gate_proj", "mlp.up_proj"),
-    down_proj="mlp.down_proj",
     pre_norm=True,
     is_causal=True,
     final_norms=("norm",),
@@ -94,10 +93,7 @@ _T5 = Placement(
     attention="layer.0.dropout",
     feed_forward="layer.1.dropout",
     norms=("layer.0.layer_norm", "layer.1.layer_norm"),
-    q_proj="layer.0.SelfAttention.q",
-    k_proj="layer.0.SelfAttention.k",
-    v_proj="layer.0.SelfAttention.v",
-    o_proj="layer.0.SelfAttention.o",
+    **_projections("layer.0.SelfAttention", "q", "k", "v", out="layer.0.SelfAttention.o"),
     up_proj=("layer.1.DenseReluDense.wi", "layer.1.DenseReluDense.wi_0", "layer.1.DenseReluDense.wi_1"),
     down_proj="layer.1.DenseReluDense.wo",
     pre_norm=True,
@@ -112,10 +108,7 @@ _BART = Placement(
     attention="self_attn.out_proj",
     feed_forward="fc2",
     norms=("self_attn_layer_norm", "final_layer_norm"),
-    q_proj="self_attn.q_proj",
-    k_proj="self_attn.k_proj",
-    v_proj="self_attn.v_proj",
-    o_proj="self_attn.out_proj",
+    **_projections("self_attn", "q_proj", "k_proj", "v_proj", out="self_attn.out_proj"),
     up_proj=("fc1",),
     down_proj="fc2",
     position_embeddings="encoder.embed_positions",
@@ -139,9 +132,7 @@ PLACEMENTS: list[Placement] = [
     replace(
         _BERT,
         model_types=("deberta-v2",),
-        q_proj="attention.self.query_proj",
-        k_proj="attention.self.key_proj",
-        v_proj="attention.self.value_proj",
+        **_projections("attention.self", "query_proj", "key_proj", "value_proj"),
         relative_attention="attention.self",
         no_extra_attention=_OWN_ATTENTION,
         has_pooler=False,
@@ -149,9 +140,7 @@ PLACEMENTS: list[Placement] = [
     replace(
         _BERT,
         model_types=("deberta",),
-        q_proj="attention.self.in_proj",
-        k_proj="attention.self.in_proj",
-        v_proj="attention.self.in_proj",
+        **_projections("attention.self", "in_proj"),
         fused_by_head=True,
         mixes_precisions=True,
         no_extra_attention=_OWN_ATTENTION,
@@ -162,10 +151,7 @@ PLACEMENTS: list[Placement] = [
         model_types=("mpnet",),
         attention="attention.dropout",
         norms=("attention.LayerNorm", "output.LayerNorm"),
-        q_proj="attention.attn.q",
-        k_proj="attention.attn.k",
-        v_proj="attention.attn.v",
-        o_proj="attention.attn.o",
+        **_projections("attention.attn", "q", "k", "v", out="attention.attn.o"),
         no_extra_attention=_OWN_ATTENTION,
     ),
     replace(
@@ -175,10 +161,7 @@ PLACEMENTS: list[Placement] = [
         attention="attention.out_lin",
         feed_forward="ffn.dropout",
         norms=("sa_layer_norm", "output_layer_norm"),
-        q_proj="attention.q_lin",
-        k_proj="attention.k_lin",
-        v_proj="attention.v_lin",
-        o_proj="attention.out_lin",
+        **_projections("attention", "q_lin", "k_lin", "v_lin", out="attention.out_lin"),
         up_proj=("ffn.lin1",),
         down_proj="ffn.lin2",
         has_pooler=False,
@@ -190,10 +173,7 @@ PLACEMENTS: list[Placement] = [
         attention="attention.output_dropout",
         feed_forward="ffn_output",
         norms=("attention.LayerNorm", "full_layer_layer_norm"),
-        q_proj="attention.query",
-        k_proj="attention.key",
-        v_proj="attention.value",
-        o_proj="attention.dense",
+        **_projections("attention", "query", "key", "value", out="attention.dense"),
         up_proj=("ffn",),
         down_proj="ffn_output",
         shared_layers=True,
@@ -219,9 +199,7 @@ PLACEMENTS: list[Placement] = [
     replace(
         _MODERN_BERT,
         model_types=("modernbert-decoder",),
-        q_proj="attn.q_proj",
-        k_proj="attn.k_proj",
-        v_proj="attn.v_proj",
+        **_projections("attn", "q_proj", "k_proj", "v_proj"),
         is_causal=True,
         pooling="last",
         is_generative=True,
@@ -232,10 +210,7 @@ PLACEMENTS: list[Placement] = [
         attention="attn.resid_dropout",
         feed_forward="mlp.dropout",
         norms=("ln_1", "ln_2"),
-        q_proj="attn.c_attn",
-        k_proj="attn.c_attn",
-        v_proj="attn.c_attn",
-        o_proj="attn.c_proj",
+        **_projections("attn", "c_attn", out="attn.c_proj"),
         up_proj=("mlp.c_fc",),
         down_proj="mlp.c_proj",
         pre_norm=True,
@@ -255,9 +230,7 @@ PLACEMENTS: list[Placement] = [
         model_types=("phi3",),
         attention="resid_attn_dropout",
         feed_forward="resid_mlp_dropout",
-        q_proj="self_attn.qkv_proj",
-        k_proj="self_attn.qkv_proj",
-        v_proj="self_attn.qkv_proj",
+        **_projections("self_attn", "qkv_proj"),
         up_proj=("mlp.gate_up_proj",),
     ),
     _GLM,
@@ -284,11 +257,8 @@ PLACEMENTS: list[Placement] = [
         model_types=("gpt_neox",),
         attention="post_attention_dropout",
         feed_forward="post_mlp_dropout",
-        q_proj="attention.query_key_value",
-        k_proj="attention.query_key_value",
-        v_proj="attention.query_key_value",
+        **_projections("attention", "query_key_value", out="attention.dense"),
         fused_by_head=True,
-        o_proj="attention.dense",
         up_proj=("mlp.dense_h_to_4h",),
         down_proj="mlp.dense_4h_to_h",
         has_start_token=False,
@@ -382,7 +352,9 @@ def writing_placement_for(model_type: str) -> Placement:
     """Return the row of a family that writes text; of an encoder-decoder, that of its decoder. Errors are the same."""
     writing = [row for row in (*PLACEMENTS, *DECODERS) if row.is_generative]
     missing = f"backbones of type {model_type!r} write no text here"
-    return _row_of(model_type, writing, missing=missing, choose="choose one of")
+    row = _row_of(model_type, writing, missing=missing, choose="choose one of")
+    # The state of a start token chooses the first token that is written, so that vectors stand before it.
+    return replace(row, has_start_token=False)
 
 
 def _row_of(model_type: str, rows: Sequence[Placement], *, missing: str, choose: str) -> Placement:

@@ -113,11 +113,6 @@ class LoadOptions:
         is_local = self.local_files_only or Path(name).is_dir() or not hub_is_reachable()
         return {"token": self.token, "cache_dir": self.cache_dir, "local_files_only": is_local}
 
-    def of_weights(self) -> dict[str, Any]:
-        """Return the further arguments with which transformers loads weights."""
-        given = {"attn_implementation": self.attn_implementation, "quantization_config": self.quantization_config}
-        return {name: value for name, value in given.items() if value is not None}
-
 
 AS_STORED = LoadOptions()
 
@@ -247,6 +242,8 @@ def load_backbone(
     _log.info("backbone %s is read from %s", name, source)
     with _loading(name, source):
         model_class, own = architecture.loader(config)
+        given = {"attn_implementation": options.attn_implementation, "quantization_config": options.quantization_config}
+        own |= {option: value for option, value in given.items() if value is not None}
         if attention_dropout is not None:
             _set_attention_dropout(config, attention_dropout)
         _refuse_pickled_weights(name, Path(source))
@@ -260,7 +257,6 @@ def load_backbone(
             trust_remote_code=False,
             use_safetensors=True,
             **options.of_hub(source),
-            **options.of_weights(),
             **own,
         )
     missing = sorted([*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])])
@@ -334,11 +330,7 @@ def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedToken
 def check_tokenizer(
     tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, *, name: str, architecture: Architecture = ENCODER
 ) -> None:
-    """Refuse a tokenizer with tokens for which a backbone has no embeddings, before one of them occurs in a text.
-
-    Raises:
-        ConfigError: with both numbers.
-    """
+    """Refuse a tokenizer with tokens for which a backbone has no embeddings, before one of them occurs in a text."""
     known = known_embeddings(backbone)
     if len(tokenizer) <= known:
         return
@@ -365,11 +357,7 @@ def build_backbone(config: PreTrainedConfig, *, architecture: Architecture = ENC
 
 
 def check_counts(settings: Any, *, source: str | Path) -> None:
-    """Refuse the settings of a backbone with more layers or labels than any has, for each of which objects are made.
-
-    Raises:
-        ConfigError: naming the setting and its value.
-    """
+    """Refuse the settings of a backbone with more layers or labels than any has, for each of which objects are made."""
     if not isinstance(settings, Mapping):
         raise ConfigError(f"{source}: the configuration is {short_repr(settings)}: give a backbone with its own")
     for name, value in settings.items():
@@ -394,9 +382,7 @@ def _require_memory(config: PreTrainedConfig, architecture: Architecture) -> Non
     require_memory(needed, what="the backbone", cure="give a smaller one, or restore its config.json")
 
 
-def pooling_of(
-    name: str, placement: Placement, *, revision: str | None = None, options: LoadOptions = AS_STORED
-) -> Pooling:
+def pooling_of(name: str, placement: Placement, *, revision: str | None = None) -> Pooling:
     """Return the pooling in the sentence-transformers settings of a backbone, by default that of its placement."""
     try:
         source = locate_backbone(name)
@@ -404,7 +390,7 @@ def pooling_of(
             source,
             "1_Pooling/config.json",
             revision=revision,
-            **options.of_hub(source),
+            **AS_STORED.of_hub(source),
             _raise_exceptions_for_missing_entries=False,
             _raise_exceptions_for_connection_errors=False,
         )

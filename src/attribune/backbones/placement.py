@@ -56,7 +56,7 @@ class Placement:
         relative_attention: a module that calls its projections a second time, on relative positions.
         mixes_precisions: whether the family's code fails under autocast, and therefore runs in the weights' precision.
         pre_norm: whether the norms come before the sub-layers and not after the residual additions.
-        has_start_token: whether a text begins with a special token.
+        has_start_token: whether a text begins with a special token behind which vectors of attributes may stand.
         shared_layers: whether all layers, or groups of them, share one set of weights.
         is_causal: whether a state depends on its token and those before it alone.
         no_extra_attention: why no keys can be added to its attention; None if they can.
@@ -114,6 +114,11 @@ class Placement:
     is_generative: bool = False
     is_pretrained: bool = True
     is_recognised: bool = False
+
+    @property
+    def family(self) -> str:
+        """The backbones of the row, as messages call them."""
+        return f"backbones of type {' or '.join(self.model_types)}"
 
     @property
     def has_sites(self) -> bool:

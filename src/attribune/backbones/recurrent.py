@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Self
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.core.config import Settings
 from attribune.errors import ConfigError
-from attribune.functional.recurrent import LSTMWeights, Padding
+from attribune.functional.recurrent import LSTMWeights, Padding, RowLSTMWeights
 
 __all__ = ["Recurrent", "RecurrentOptions"]
 
@@ -79,3 +80,13 @@ class Recurrent(nn.Module):
         if len(directions := self.directions()) == 1:
             return functional.lstm(x, attention_mask, directions[0], padding=self.padding)
         return functional.bilstm(x, attention_mask, *directions, padding=self.padding)
+
+    def run_rows(
+        self, x: Float[Tensor, "N T inputs"], attention_mask: Shaped[Tensor, "N T"], weights: Sequence[RowLSTMWeights]
+    ) -> Float[Tensor, "N T states"]:
+        """Return the states of each place by weights of each row, one set for each direction, in place of its own."""
+        states = [
+            functional.lstm_by_row(x, attention_mask, own, reverse=number == 1, padding=self.padding)
+            for number, own in enumerate(weights)
+        ]
+        return torch.cat(states, dim=-1)

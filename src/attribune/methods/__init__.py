@@ -131,11 +131,7 @@ def _combination(name: str, options: dict[str, Any]) -> MethodConfig:
 
 
 def check_reads_tokens(method: MethodConfig, *, task: str) -> None:
-    """Refuse a method that acts at the whole text or at the document vector, for a task that scores tokens instead.
-
-    Raises:
-        ConfigError: naming the methods that act elsewhere.
-    """
+    """Refuse a method that acts at the whole text or at the document vector, for a task that scores tokens instead."""
     if foreign := [point for point in method.points if point in _WHOLE_POINTS]:
         able = ", ".join(name for name, kind in METHODS.items() if not {*kind.points}.intersection(_WHOLE_POINTS))
         raise ConfigError(
@@ -149,9 +145,6 @@ def check_reads_descriptions(method: MethodConfig, described: Sequence[str]) -> 
 
     Args:
         described: names of the attributes whose values are described.
-
-    Raises:
-        ConfigError: naming the method and the first of them.
     """
     if described and method.uses_attributes and not method.reads_descriptions:
         raise ConfigError(
@@ -163,11 +156,7 @@ def check_reads_descriptions(method: MethodConfig, described: Sequence[str]) -> 
 
 
 def check_compares(method: MethodConfig, *, task: str) -> None:
-    """Refuse a method that reads more in front of a text, for a task that compares texts.
-
-    Raises:
-        ConfigError: naming the method.
-    """
+    """Refuse a method that reads more in front of a text, for a task that compares texts."""
     if "text" in method.points:
         raise ConfigError(
             f"method {method.name!r} puts more in front of one text, and the task {task!r} compares two: choose "
@@ -180,9 +169,6 @@ def check_written(method: MethodConfig, names: Sequence[str]) -> None:
 
     Args:
         names: of the attributes that were chosen for it.
-
-    Raises:
-        ConfigError: naming the method and the reason.
     """
     if names and (refusal := method.written_refusal) is not None:
         raise ConfigError(
@@ -192,11 +178,7 @@ def check_written(method: MethodConfig, names: Sequence[str]) -> None:
 
 
 def check_gives_vectors(method: MethodConfig, *, task: str) -> None:
-    """Refuse a method that changes the classifier or has some of its own, for a task that has none.
-
-    Raises:
-        ConfigError: naming the methods that do neither.
-    """
+    """Refuse a method that changes the classifier or has some of its own, for a task that has none."""
     if "classify" in method.points or method.has_classifiers:
         able = ", ".join(
             name for name, kind in METHODS.items() if "classify" not in kind.points and not kind.has_classifiers

@@ -23,6 +23,7 @@ from attribune.methods.shapes import States
 __all__ = ["Adapter", "AdapterSite", "Bottleneck", "TokenBatchNorm", "truncated_normal_"]
 
 _INPUTS: dict[SiteKind, SiteKind] = {"attention": "q_proj", "feed_forward": "up_proj"}
+_MOMENTUM = 0.1  # by which each batch of the training moves the running averages
 _ACTIVATIONS: dict[str, functional.Activation] = {
     "gelu": nn.functional.gelu,
     "relu": nn.functional.relu,
@@ -109,19 +110,13 @@ def truncated_normal_(parameter: nn.Parameter, std: float) -> nn.Parameter:
 
 
 class TokenBatchNorm(nn.Module):
-    """A batch normalization over the tokens of a batch, without its padding.
-
-    Args:
-        size: the numbers of a token.
-        momentum: by how much each batch of the training moves the running averages.
-    """
+    """A batch normalization over the tokens of a batch, `size` numbers each, without its padding."""
 
     running_mean: Tensor
     running_variance: Tensor
 
-    def __init__(self, size: int, *, momentum: float = 0.1) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self.momentum = momentum
         self.weight = nn.Parameter(torch.ones(size))
         self.bias = nn.Parameter(torch.zeros(size))
         self.register_buffer("running_mean", torch.zeros(size))
@@ -140,8 +135,8 @@ class TokenBatchNorm(nn.Module):
     def _remember(self, mean: Tensor, variance: Tensor, n: Tensor) -> None:
         """Move the running averages towards the mean of a batch of n tokens, and the variance that it estimates."""
         variance = variance * n / (n - 1).clamp(min=1)
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
-        self.running_variance.lerp_(variance.to(self.running_variance.dtype), self.momentum)
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), _MOMENTUM)
+        self.running_variance.lerp_(variance.to(self.running_variance.dtype), _MOMENTUM)
 
 
 class AdapterSite(Bottleneck):

@@ -162,19 +162,21 @@ class Method(nn.Module):
     @contextmanager
     def ablated(self, ablation: Ablation) -> Iterator[None]:
         """Switch layers off within a block, of this method and of those that it combines."""
-        methods = [module for module in self.modules() if isinstance(module, Method)]
-        for method in methods:
+        for method in self.methods():
             method.ablation = ablation
         try:
             yield
         finally:
-            for method in methods:
+            for method in self.methods():
                 method.ablation = None
+
+    def methods(self) -> list[Method]:
+        """Return the method, and those that it combines or has inside."""
+        return [module for module in self.modules() if isinstance(module, Method)]
 
     def site_layers(self) -> tuple[int, ...]:
         """Return the layers of the backbone in which the method, or one that it combines, has sites."""
-        methods = (module for module in self.modules() if isinstance(module, Method))
-        return tuple(sorted({site.layer for method in methods for site in method.acts_at}))
+        return tuple(sorted({site.layer for method in self.methods() for site in method.acts_at}))
 
     def first_layer(self) -> int | None:
         """Return the first layer of the backbone in which the method acts, 0 for hooks of its own; None for none."""
@@ -247,22 +249,11 @@ class Method(nn.Module):
             if self.ablation.columns is None:
                 return output
             condition = condition.hidden()
-        part = site.part_of(output)
-        if condition.planned is not None:
-            return site.with_part(output, condition.planned.act(index, args, part))
-        return site.with_part(output, self.act_at(index, module, args, part, condition))
-
-    def act_at(
-        self,
-        index: int,
-        module: nn.Module,
-        inputs: tuple[Any, ...],
-        output: Float[Tensor, "B *T features"],
-        condition: Condition,
-    ) -> Float[Tensor, "B *T features"]:
-        """Call `SiteModule.act` of a site, in the precision of the method's parameters."""
+        part, planned = site.part_of(output), condition.planned
+        if planned is not None:
+            return site.with_part(output, planned.plan.act(index, planned, args, part))
         act = cast(SiteModule, self.sites[index]).act
-        return act(module, inputs, self.in_own_precision(output), condition).to(output.dtype)
+        return site.with_part(output, act(module, args, self.in_own_precision(part), condition).to(part.dtype))
 
     def _remember_input(self, path: str, _module: nn.Module, args: tuple[Any, ...]) -> None:
         self._inputs[path] = args[0]

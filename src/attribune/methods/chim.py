@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 import torch
 from jaxtyping import Float
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.backbones.placement import Placement, SiteKind
 from attribune.backbones.recurrent import Recurrent
+from attribune.backbones.sites import Site
 from attribune.errors import ConfigError
 from attribune.functional.recurrent import LSTMWeights, RowLSTMWeights
 from attribune.methods.attribute_method import VectorMethod
@@ -22,7 +23,6 @@ from attribune.methods.config import MethodConfig, Point, VectorMethodConfig
 from attribune.methods.host import Host
 from attribune.methods.merging import MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
-from attribune.methods.recurrent_weights import run_rows
 from attribune.methods.shapes import Documents, Logits, Mask, States
 
 __all__ = ["Chim"]
@@ -57,18 +57,13 @@ class Chim(VectorMethodConfig):
     points: ClassVar[tuple[Point, ...]] = ("classify",)
     default_tuning: ClassVar[str] = "full"
 
-    places: tuple[Place, ...] = Field(
+    # Not strict, since JSON has lists and no tuples.
+    places: Annotated[tuple[Place, ...], Field(strict=False)] = Field(
         default=("classifier",), min_length=1, description="one or several of embedding, encoder, attention, classifier"
     )
     representation: Representation = "chim"
     repeats: PositiveInt | None = None
     attention_size: PositiveInt | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _as_tuple(cls, options: Any) -> Any:
-        places = options.get("places")
-        return {**options, "places": tuple(places)} if isinstance(places, list) else options
 
     @model_validator(mode="after")
     def _points_of_places(self) -> Self:
@@ -84,7 +79,7 @@ class Chim(VectorMethodConfig):
         found = {"embedding": placement.word_proj, "encoder": placement.recurrent}
         if missing := [place for place in self.places if place in found and found[place] is None]:
             return (
-                f"chim: backbones of type {' or '.join(placement.model_types)} have no {missing[0]} whose weights it "
+                f"chim: {placement.family} have no {missing[0]} whose weights it "
                 "could weigh: choose the place attention or classifier, or the backbone bilstm"
             )
         return None if self.points == ("sites",) else super().refusal(placement)
@@ -106,16 +101,13 @@ class _Weights(nn.Module):
 
     Args:
         shape: of W, (in, out).
-        tiles_columns: whether the chunk is tiled over the columns as well.
     """
 
-    def __init__(
-        self, config: Chim, shape: tuple[int, int], width: int, *, repeats: int, tiles_columns: bool = True
-    ) -> None:
+    def __init__(self, config: Chim, shape: tuple[int, int], width: int, *, repeats: int) -> None:
         super().__init__()
         rows, columns = shape
         self.representation, self.shape, self.repeats = config.representation, shape, repeats
-        chunk = rows // repeats * (columns // repeats if tiles_columns else columns)
+        chunk = (rows // repeats) * (columns // repeats)
         size = {"chim": chunk, "matrix": rows * columns, "bias": columns}[config.representation]
         self.Q = nn.Parameter(torch.randn(size, width) * (2 / width) ** 0.5)
         self.b_q = nn.Parameter(torch.zeros(size))
@@ -170,7 +162,7 @@ class _EncoderSite(SiteModule):
             self._of_rows(cast(_Weights, own), c, direction)
             for own, direction in zip(self.directions, layer.directions(), strict=True)
         ]
-        return run_rows(layer, x.to(output.dtype), mask, weights)
+        return layer.run_rows(x.to(output.dtype), mask, weights)
 
     def _of_rows(self, own: _Weights, c: Tensor, direction: LSTMWeights) -> RowLSTMWeights:
         W = _reordered(torch.cat([direction.W_ih, direction.W_hh], dim=1).T)
@@ -213,7 +205,7 @@ class _ChimMethod(VectorMethod):
         for site in host.at("word_proj"):
             shapes["embedding"] = (site.inputs, site.features)
         for site in host.at("recurrent"):
-            h = _hidden_size(host, site.path)
+            h = _hidden_size(host, site)
             shapes["encoder"] = (site.inputs + h, 4 * h)
         if missing := [place for place in config.places if place not in shapes]:
             option = "the option projection: true" if missing == ["embedding"] else "a recurrent layer"
@@ -225,7 +217,7 @@ class _ChimMethod(VectorMethod):
             self.add_site(site, _EmbeddingSite(self._weights(shapes["embedding"], width)))
         if "encoder" in config.places:
             (site,) = host.at("recurrent")
-            count = site.features // _hidden_size(host, site.path)
+            count = site.features // _hidden_size(host, site)
             directions = [self._weights(shapes["encoder"], width) for _ in range(count)]
             self.add_site(site, _EncoderSite(directions, site.inputs))
         self.attention = None
@@ -251,7 +243,7 @@ def _not_learned(config: Chim, host: Host) -> tuple[str, ...]:
         return ()
     kinds: dict[str, SiteKind] = {"embedding": "word_proj", "encoder": "recurrent"}
     sites = [site for place in config.places if place in kinds for site in host.at(kinds[place])]
-    names = [f"{site.path}.{name}" for site in sites for name, _ in _module(host, site.path).named_parameters()]
+    names = [f"{site.path}.{name}" for site in sites for name, _ in host.module_at(site).named_parameters()]
     inside = tuple(f"backbone.{name}" for name in names if name.rpartition(".")[2].startswith(made))
     return (*inside, f"head.{made}") if "classifier" in config.places else inside
 
@@ -288,14 +280,9 @@ class _PoolingAndClassifyingChim(_PoolingChim, _ClassifyingChim):
     pass
 
 
-def _hidden_size(host: Host, path: str) -> int:
+def _hidden_size(host: Host, site: Site) -> int:
     """Return the size of the states of one direction of a recurrent layer."""
-    return int(cast(Recurrent, _module(host, path)).lstm.hidden_size)
-
-
-def _module(host: Host, path: str) -> nn.Module:
-    assert host.backbone is not None
-    return host.backbone.get_submodule(path)
+    return int(cast(Recurrent, host.module_at(site)).lstm.hidden_size)
 
 
 def divisor(size: int, repeats: int | None) -> int:

@@ -177,8 +177,7 @@ class _CombinedMethod(Method):
         """Refuse changes of weights at a site where another method acts too."""
         seen: dict[str, bool] = {}
         for part, into_weights in zip(self._each(), merged, strict=True):
-            methods = [module for module in part.modules() if isinstance(module, Method)]
-            paths = {site.path for method in methods for site in method.acts_at}
+            paths = {site.path for method in part.methods() for site in method.acts_at}
             for path in sorted(paths & set(seen)):
                 if into_weights or seen[path]:
                     raise ConfigError(

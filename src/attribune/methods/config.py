@@ -106,20 +106,18 @@ class MethodConfig(Settings):
         """Return why the method cannot act in a family, with the cure; None if it can."""
         if "sites" in self.points and not placement.has_sites:
             return (
-                f"{self.name}: it acts inside Transformer layers, but backbones of type "
-                f"{' or '.join(placement.model_types)} have none: choose a method that acts on the last states or the "
-                "document vector, such as upa, or another backbone"
+                f"{self.name}: it acts inside Transformer layers, but {placement.family} have none: choose a method "
+                "that acts on the last states or the document vector, such as upa, or another backbone"
             )
         if placement.experts is not None and (option := self.feed_forward_option) is not None:
             return (
-                f"{self.name}: {option} acts on the maps of the feed-forward sub-layer, but backbones of type "
-                f"{' or '.join(placement.model_types)} have experts in their place: choose another value, or another "
-                "backbone"
+                f"{self.name}: {option} acts on the maps of the feed-forward sub-layer, but {placement.family} have "
+                "experts in their place: choose another value, or another backbone"
             )
         if self.weighs_states and placement.states == "text":
             return (
-                f"{self.name}: it weights the states of a text, but backbones of type "
-                f"{' or '.join(placement.model_types)} have only one: choose another method or another backbone"
+                f"{self.name}: it weights the states of a text, but {placement.family} have only one: choose another "
+                "method or another backbone"
             )
         return None
 

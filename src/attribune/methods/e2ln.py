@@ -64,7 +64,7 @@ class E2ln(NormConfig):
         if refusal is not None or not self.structured_text or reason is None:
             return refusal
         return (
-            f"e2ln: chunks cannot read summaries in backbones of type {' or '.join(placement.model_types)}, because "
+            f"e2ln: chunks cannot read summaries in {placement.family}, because "
             f"{reason}: choose structured_text=false, or another backbone"
         )
 
@@ -80,8 +80,6 @@ class _E2lnMethod(Method):
         super().__init__()
         placement = host.placement
         assert placement is not None
-        if (refusal := config.refusal(placement)) is not None:
-            raise ConfigError(refusal)
         if config.structured_text and getattr(getattr(host.backbone, "config", None), "is_decoder", False):
             raise ConfigError("e2ln: the backbone is configured as a causal decoder (is_decoder): turn that off")
         self.personal = NormMethod(config, host) if config.uses_attributes else None

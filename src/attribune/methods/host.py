@@ -89,15 +89,18 @@ class Host:
         """The number of features that the head reads."""
         return self.head_size or self.document or self.hidden
 
+    def module_at(self, site: Site) -> nn.Module:
+        """Return the backbone's module at a site."""
+        assert self.backbone is not None
+        return self.backbone.get_submodule(site.path)
+
     def weight(self, site: Site) -> Float[Tensor, "inputs features"]:
         """Return the backbone's weight at the site of a linear map, not to be changed."""
-        assert self.backbone is not None
-        module = self.backbone.get_submodule(site.path)
+        module = self.module_at(site)
         weight = cast(Tensor, module.weight)
         weight = weight.T if isinstance(module, nn.Linear) else weight
         return site.part_of(weight)
 
     def bias(self, site: Site) -> Float[Tensor, " features"] | None:
         """Return the backbone's bias, if any, at the site of a linear map that is not fused."""
-        assert self.backbone is not None
-        return cast(Tensor | None, getattr(self.backbone.get_submodule(site.path), "bias", None))
+        return cast(Tensor | None, getattr(self.module_at(site), "bias", None))

@@ -21,7 +21,7 @@ def written_refusal(placement: Placement, *, what: str = "in-text") -> str | Non
     if placement.states == "token":
         return None
     return (
-        f"{what}: backbones of type {' or '.join(placement.model_types)} read the sentences of one text, and would "
+        f"{what}: {placement.family} read the sentences of one text, and would "
         "count the values among them: choose another backbone"
     )
 

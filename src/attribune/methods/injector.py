@@ -179,8 +179,9 @@ class InjectorSite(SiteModule):
 
     def _factored(self, condition: Condition) -> list[FactoredAdapter]:
         """Return the adapters from factors; if parallel, as one."""
-        task = [] if self.task is None else [_without_factors(self.task)]
-        adapters = [*task, *(adapter.from_factors(values) for adapter, values in self._of_attributes(condition))]
+        task = self.task
+        plain = [] if task is None else [FactoredAdapter([], task.W_down, task.b_down, task.W_up, task.b_up)]
+        adapters = [*plain, *(adapter.from_factors(values) for adapter, values in self._of_attributes(condition))]
         if not self.is_parallel:
             return adapters
         factors = [pair for one in adapters for pair in one.factors]
@@ -247,35 +248,20 @@ class AttributeAdapter(Bottleneck):
         down = {"W_down": W.reshape(self.W_down.shape), "b_down": b.reshape(self.b_down.shape)}
         return down | {"W_up": self.W_up.detach(), "b_up": self.b_up.detach()}
 
-    def _aggregated(
-        self, z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]
-    ) -> tuple[Float[Tensor, "V Z"], Float[Tensor, "B V"]]:
-        """Return vectors and membership; with pre-aggregation one vector per row, the sum of those of its values."""
-        if not self.pre_aggregation:
-            return z, membership
-        z = _summed(z, membership)
-        return z, torch.eye(z.shape[0], dtype=z.dtype, device=z.device)
-
-    def _bias(
-        self, z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]
-    ) -> Float[Tensor, "B A"] | Float[Tensor, " A"]:
-        return self.b_down if self.G is None else functional.attribute_bias(z, membership, self.G, self.b_down)
-
     def _of_rows(self, z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]) -> tuple[Tensor, Tensor]:
         """Return bias (B, A) and weight (B, H, A) of each row, or the shared ones."""
-        z, membership = self._aggregated(z, membership)
+        if self.pre_aggregation:  # one vector per row, the sum of those of its values
+            z = _summed(z, membership)
+            membership = torch.eye(z.shape[0], dtype=z.dtype, device=z.device)
+        b = self.b_down if self.G is None else functional.attribute_bias(z, membership, self.G, self.b_down)
         W = self.W_down if self.g is None else functional.attribute_weight(self.g(z, membership), self.W_down)
-        return self._bias(z, membership), W
+        return b, W
 
 
 def _summed(z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]) -> Float[Tensor, "B Z"]:
     """Return the sum of the vectors of each row's values, in their precision whatever autocast says."""
     with torch.autocast(z.device.type, enabled=False):
         return membership @ z
-
-
-def _without_factors(adapter: Bottleneck) -> FactoredAdapter:
-    return FactoredAdapter([], adapter.W_down, adapter.b_down, adapter.W_up, adapter.b_up)
 
 
 def _joined_rows(biases: Sequence[Tensor]) -> Float[Tensor, "B NA"] | Float[Tensor, " NA"]:

@@ -10,11 +10,9 @@ from torch import Tensor, nn
 
 from attribune import functional
 from attribune.backbones.sites import Site
-from attribune.methods.base import Method
 from attribune.methods.condition import Condition
-from attribune.methods.host import Host
 from attribune.methods.merging import LowRank
-from attribune.methods.plora import LowRankConfig, LowRankMethod, LowRankSite
+from attribune.methods.plora import LowRankConfig, LowRankSite
 
 __all__ = ["Modulated", "ModulatedSite"]
 
@@ -29,9 +27,10 @@ class Modulated(LowRankConfig):
 
     name: ClassVar[str] = "modulated"
 
-    def build(self, host: Host) -> Method:
-        """Build one module for each projection in every layer."""
-        return LowRankMethod(self, host, ModulatedSite)
+    @property
+    def site_class(self) -> type[LowRankSite]:
+        """The class of the module of one projection."""
+        return ModulatedSite
 
 
 class ModulatedSite(LowRankSite):

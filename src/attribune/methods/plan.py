@@ -77,7 +77,9 @@ class Plan(ABC):
         """Compute what all sites need of the rows' vectors, for states in a precision."""
 
     @abstractmethod
-    def act(self, index: int, rows: PlannedRows, inputs: tuple[Any, ...], output: Float[Tensor, "B T features"]) -> Any:
+    def act(
+        self, index: int, rows: PlannedRows, inputs: tuple[Any, ...], output: Float[Tensor, "B T features"]
+    ) -> Float[Tensor, "B T features"]:
         """Return the changed output of a site."""
 
 
@@ -103,11 +105,6 @@ class PlannedRows:
             with torch.autocast(self.vectors[0].device.type, enabled=False):
                 self._terms = dtype, self.plan.terms(self.vectors, dtype)
         return self._terms[1]
-
-    def act(self, index: int, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
-        """Return the changed output of a site."""
-        changed: Tensor = self.plan.act(index, self, inputs, output)
-        return changed
 
 
 class LinearPlan(Plan):

@@ -125,7 +125,7 @@ class NormMethod(AttributeMethod):
 
     def __init__(self, config: NormConfig, host: Host) -> None:
         sizes = config.sizes(len(host.slots))
-        super().__init__(config, host, sizes=sizes, initial=nn.init.zeros_)
+        super().__init__(config, host, sizes=sizes)
         self.unit_norms = host.placement is not None and host.placement.unit_norms
         for site in config.chosen(host):
             kind = NormSite if site.kind.endswith("_norm") else _BiasSite

@@ -45,6 +45,15 @@ class LowRankConfig(LayerMethodConfig, AttributeMethodConfig):
     vector_size: PositiveInt = 64
     target_modules: Projections = ("q_proj", "v_proj")
 
+    @property
+    def site_class(self) -> type[LowRankSite]:
+        """The class of the module of one projection."""
+        return LowRankSite
+
+    def build(self, host: Host) -> Method:
+        """Build one module for each projection in every layer."""
+        return LowRankMethod(self, host)
+
 
 class Plora(LowRankConfig):
     """Low-rank adaptation with attributes inside (Zhang et al. 2024).
@@ -57,18 +66,14 @@ class Plora(LowRankConfig):
 
     name: ClassVar[str] = "plora"
 
-    def build(self, host: Host) -> Method:
-        """Build one module for each projection in every layer."""
-        return LowRankMethod(self, host, LowRankSite)
-
 
 class LowRankMethod(AttributeMethod):
-    """One module of a class for each projection that is adapted."""
+    """One module for each projection that is adapted."""
 
-    def __init__(self, config: LowRankConfig, host: Host, module: type[LowRankSite]) -> None:
-        super().__init__(config, host, sizes=[config.vector_size] * len(host.slots), initial=nn.init.zeros_)
+    def __init__(self, config: LowRankConfig, host: Host) -> None:
+        super().__init__(config, host, sizes=[config.vector_size] * len(host.slots))
         for site in host.at(*config.target_modules):
-            self.add_site(site, module(config, site, width=config.vector_size * len(host.slots)))
+            self.add_site(site, config.site_class(config, site, width=config.vector_size * len(host.slots)))
 
     def plan(self) -> Plan:
         """Return the plan, in which projections with the same input share a product."""

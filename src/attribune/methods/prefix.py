@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.backbones.extra_attention import Extra, attach_extra_attention
 from attribune.backbones.placement import Placement
-from attribune.errors import ConfigError
 from attribune.methods.attribute_method import VectorMethod
 from attribune.methods.base import Embedded, Method, SiteModule
 from attribune.methods.condition import Condition
@@ -68,7 +67,7 @@ class Prefix(FrontMethodConfig, VectorMethodConfig):
         if refusal is not None or placement.no_extra_attention is None:
             return refusal
         return (
-            f"prefix: the attention of backbones of type {' or '.join(placement.model_types)} cannot take a prefix, "
+            f"prefix: the attention of {placement.family} cannot take a prefix, "
             f"because {placement.no_extra_attention}: choose place=input, or another backbone"
         )
 
@@ -133,9 +132,6 @@ class _AttentionPrefix(_PrefixMethod):
     extends_attention = True
 
     def __init__(self, config: Prefix, host: Host) -> None:
-        assert host.placement is not None
-        if (refusal := config.refusal(host.placement)) is not None:
-            raise ConfigError(refusal)
         super().__init__(config, host)
         for keys, values in zip(host.at("k_proj"), host.at("v_proj"), strict=True):
             self.acts_at.append(keys)

@@ -31,9 +31,8 @@ class FrontMethodConfig(AttributeMethodConfig):
         if not placement.reads_ahead:
             return super().refusal(placement)
         return (
-            f"{self.name}: it puts the values before the text, but the states of backbones of type "
-            f"{' or '.join(placement.model_types)} do not depend on earlier tokens: choose another method, such as "
-            "upa, or another backbone"
+            f"{self.name}: it puts the values before the text, but the states of {placement.family} do not depend on "
+            "earlier tokens: choose another method, such as upa, or another backbone"
         )
 
 

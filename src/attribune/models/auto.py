@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, TypeAlias
 
 from attribune.backbones.architecture import Architecture
 from attribune.core.arguments import checked_arguments
 from attribune.core.plugins import absent_plugins
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.base import ConditionedModel
+from attribune.models.baseline_model import Baseline
 from attribune.models.baselines import BASELINES, BaselineConfig
 from attribune.models.folder import ModelFolder
 from attribune.models.generator import AttributeGenerator
 from attribune.models.model import AttributeModel
-from attribune.models.scorer import FittedBaseline, Scorer
 from attribune.schema import Schema
 from attribune.schema.schema import Revision
 
 __all__ = [
+    "Scorer",
     "baseline_in",
-    "is_baseline",
     "load_baseline",
     "load_model",
     "load_saved",
@@ -33,10 +33,13 @@ __all__ = [
 ]
 
 
+Scorer: TypeAlias = ConditionedModel | Baseline
+"""A model that scores rows, with a backbone or without."""
+
+
 def model_class(architecture: Architecture) -> type[AttributeModel] | type[AttributeGenerator]:
     """Return the class of models over such a part of a pretrained model."""
-    kinds: tuple[type[AttributeModel] | type[AttributeGenerator], ...] = (AttributeModel, AttributeGenerator)
-    return next(kind for kind in kinds if kind.architecture is architecture)
+    return AttributeModel if architecture is AttributeModel.architecture else AttributeGenerator
 
 
 @checked_arguments
@@ -57,7 +60,7 @@ def revised_model(
     return kind.revised(folder, change, backbone=backbone)
 
 
-def load_baseline(folder: Path, *, backbone: str | Path | None = None) -> FittedBaseline | None:
+def load_baseline(folder: Path, *, backbone: str | Path | None = None) -> Baseline | None:
     """Load the baseline that was saved in a folder; None where there is none.
 
     Args:
@@ -68,14 +71,8 @@ def load_baseline(folder: Path, *, backbone: str | Path | None = None) -> Fitted
     """
     if (kind := baseline_in(folder)) is None:
         return None
-    model: FittedBaseline = resolve_name(kind.model).load(folder, backbone=backbone)
+    model: Baseline = resolve_name(kind.model).load(folder, backbone=backbone)
     return model
-
-
-def is_baseline(name: str | Path) -> bool:
-    """Whether the folder of a run, or of its model, has a baseline."""
-    folders = (Path(name), Path(name) / "model")
-    return any(baseline_in(folder) for folder in folders)
 
 
 def baseline_in(folder: Path) -> type[BaselineConfig] | None:
@@ -83,15 +80,13 @@ def baseline_in(folder: Path) -> type[BaselineConfig] | None:
     for name, missing in absent_plugins("baselines").items():
         if (folder / f"{name}.json").is_file():
             raise ModelFolderError(f"{folder}: the method {name!r} of this model {missing}")
-    return next((kind for kind in BASELINES.values() if kind.is_in(folder)), None)
+    return next((kind for kind in BASELINES.values() if (folder / kind.file).is_file()), None)
 
 
 def load_scorer(folder: Path, **options: Any) -> Scorer:
-    """Load a baseline, or, as `load_model` does, a neural model, which must have a tokenizer."""
-    if (baseline := load_baseline(folder, backbone=options.get("backbone"))) is not None:
-        return baseline
-    model = load_model(folder, **options)
-    if model.tokenizer is None:
+    """Load a model from its folder, as `load_saved` does; a neural one must have a tokenizer."""
+    model = load_saved(folder, **options)
+    if isinstance(model, ConditionedModel) and model.tokenizer is None:
         raise ModelFolderError(f"{folder} has no tokenizer_config.json: copy the tokenizer's files there again")
     return model
 

@@ -56,7 +56,7 @@ from attribune.methods import (
     check_written,
     method_from_dict,
 )
-from attribune.methods.attribute_method import AttributeMethod, has_meta_tables, meta_tables
+from attribune.methods.attribute_method import has_meta_tables, meta_tables
 from attribune.methods.base import Method
 from attribune.methods.condition import Condition, check_attribute_ids
 from attribune.methods.in_text import written_refusal
@@ -147,8 +147,7 @@ class ConditionedModel(PreTrainedModel):
             slots=self.slots,
             head_size=config.head_size,
         )
-        starts = self.architecture.has_start_token(self.placement)
-        host = replace(host, document=self._add_chunk_encoder(host), has_start_token=starts)
+        host = replace(host, document=self._add_chunk_encoder(host))
         self.method = self._build_method(host)
         self._add_head(host)
         self.first_position = first_position(self.stack, self.placement)
@@ -300,7 +299,11 @@ class ConditionedModel(PreTrainedModel):
         return self.task.row_counts(labels)
 
     def row_encoder(self, text_input: TextInput | None = None) -> Reader:
-        """Return the reader of the texts of rows; see `Scorer.row_encoder`."""
+        """Return the reader of the texts of rows; `text_input` replaces the model's own.
+
+        Raises:
+            ConfigError: for a model without a tokenizer, or a window that it cannot take.
+        """
         own, text = self.text_input, text_input or self.text_input
         if text is not None and text.written and (own is None or text.written != own.written):
             raise ConfigError(
@@ -311,8 +314,10 @@ class ConditionedModel(PreTrainedModel):
 
     def _reading(self) -> Reading:
         """Return what the reader must know of the model."""
+        if self.tokenizer is None:
+            raise ConfigError("the model has no tokenizer: set model.tokenizer first")
         return Reading(
-            tokenizer=self._own_tokenizer(),
+            tokenizer=self.tokenizer,
             task=self.task,
             limit=self.longest_text(),
             segments=(getattr(self.backbone.config, "type_vocab_size", 0) or 0) > 1,  # it has embeddings of two
@@ -356,7 +361,7 @@ class ConditionedModel(PreTrainedModel):
             self.memory.to(device)
 
     def neural(self, refusal: str = "") -> Self:
-        """Return the model itself, which has a backbone; see `Scorer.neural`."""
+        """Return the model itself; a `Baseline` raises a ConfigError that says `refusal`."""
         return self
 
     def networks(self) -> list[PreTrainedModel]:
@@ -434,11 +439,6 @@ class ConditionedModel(PreTrainedModel):
             "precision": self.quantised or autocast or str(self.backbone.dtype).removeprefix("torch."),
         }
 
-    def _own_tokenizer(self) -> PreTrainedTokenizerBase:
-        if self.tokenizer is None:
-            raise ConfigError("the model has no tokenizer: set model.tokenizer first")
-        return self.tokenizer
-
     def condition(self, attribute_ids: Tensor | None, *, rows: int) -> Condition:
         """Collect the attributes of a batch for the method.
 
@@ -475,9 +475,8 @@ class ConditionedModel(PreTrainedModel):
         plans.
         """
         with ExitStack() as stack:
-            for module in self.method.modules():
-                if isinstance(module, AttributeMethod):
-                    stack.enter_context(module.keeping_plan(self.backbone.dtype))
+            for method in self.values.methods():
+                stack.enter_context(method.keeping_plan(self.backbone.dtype))
             yield
 
     def _replicate_for_data_parallel(self) -> Self:
@@ -529,10 +528,6 @@ class ConditionedModel(PreTrainedModel):
     def values(self) -> ValueTables:
         """The values of attributes: which are known, and what was learned of them."""
         return ValueTables(self)
-
-    def rows_of_values(self) -> dict[str, str]:
-        """Return the names of the parameters with one row per id of an attribute, and the attribute of each."""
-        return self.values.owners()
 
     def attribute_vectors(self, attribute: str) -> AttributeVectors:
         """Return the vectors of an attribute's values by value, which can be set.
@@ -781,9 +776,21 @@ class ConditionedModel(PreTrainedModel):
         folder = ModelFolder.find(pretrained_model_name_or_path, revision=revision, options=options)
         stored, tensors = folder.read(verify=verify)
         config = with_outputs(stored if config is None else config, others)
-        dtype = dtype_of(dtype, tensors)
-        model = cls._restored(folder, config, tensors, backbone=backbone, dtype=dtype, shared=shared)
-        return cast(Self, model.to(device))
+        schema = Schema.load(folder.schema)
+        loaded = folder.read_backbone(config, name=backbone, dtype=dtype_of(dtype, tensors), shared=shared)
+        # The tokenizer has the special tokens that a window leaves room for, by which a backbone chooses its attention.
+        tokenizer = folder.read_tokenizer(shared=shared)
+        with meta_tables():
+            model = cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
+        if shared is not None:
+            # Loading into the backbone must not overwrite weights that other models share.
+            for tensor in model.learned_tensors().values():
+                tensor.data = tensor.data.clone()
+        model.load_state_dict(tensors | model.values.load(tensors))
+        if (kind := memory_of(model.method_config)) is not None:
+            model.memory = kind.empty(model, backbone=backbone).loaded(folder.path, schema)
+        model.blend = Blend.load(folder.path, schema=model.input_schema, task=model.task)
+        return cast(Self, model.eval().to(device))
 
     @classmethod
     def revised(
@@ -800,31 +807,3 @@ class ConditionedModel(PreTrainedModel):
         if model.memory is not None:
             model.memory = model.memory.revised(revision)
         return model
-
-    @classmethod
-    def _restored(
-        cls,
-        folder: ModelFolder,
-        config: AttributeConfig,
-        tensors: dict[str, Tensor],
-        *,
-        backbone: str | Path | None,
-        dtype: torch.dtype,
-        shared: SharedBackbones | None = None,
-    ) -> Self:
-        """Build a model from the contents of its files."""
-        schema = Schema.load(folder.schema)
-        loaded = folder.read_backbone(config, name=backbone, dtype=dtype, shared=shared)
-        # The tokenizer has the special tokens that a window leaves room for, by which a backbone chooses its attention.
-        tokenizer = folder.read_tokenizer(shared=shared)
-        with meta_tables():
-            model = cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
-        if shared is not None:
-            # Loading into the backbone must not overwrite weights that other models share.
-            for tensor in model.learned_tensors().values():
-                tensor.data = tensor.data.clone()
-        model.load_state_dict(tensors | model.values.load(tensors))
-        if (kind := memory_of(model.method_config)) is not None:
-            model.memory = kind.empty(model, backbone=backbone).loaded(folder.path, schema)
-        model.blend = Blend.load(folder.path, schema=model.input_schema, task=model.task)
-        return cast(Self, model.eval())

@@ -30,9 +30,9 @@ class BaselineConfig(Settings):
     frozen backbone, `stored_texts` what a saved model has of the training texts, as a sentence for its card,
     `times` the column by which rows are ordered, if any, and `is_cheap` whether a verdict compares networks with it.
 
-    `model` and `trainer` refer to the class of saved models, a `models.scorer.Baseline`, and to the function that
-    trains or goes on, saves the model and returns fields of a `TrainingRecord`; they are loaded when they are needed,
-    as options are read where there is no time for it. Saved models have their settings in `file`, beside it
+    `model` and `trainer` refer to the class of saved models, a `models.baseline_model.Baseline`, and to the function
+    that trains or goes on, saves the model and returns fields of a `TrainingRecord`; they are loaded when they are
+    needed, as options are read where there is no time for it. Saved models have their settings in `file`, beside it
     are their arrays, and `words` are the settings with words of the training texts.
     """
 
@@ -46,11 +46,6 @@ class BaselineConfig(Settings):
     stored_texts: ClassVar[str] = ""
     times: ClassVar[tuple[str, ...]] = ()
     is_cheap: ClassVar[bool] = True
-
-    @classmethod
-    def is_in(cls, folder: str | Path) -> bool:
-        """Whether a model of this kind was saved in the folder."""
-        return (Path(folder) / cls.file).is_file()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values with the name, from which `baseline_from_dict` restores the options."""

@@ -192,12 +192,6 @@ class Blend:
         return self.files
 
     @classmethod
-    def remove(cls, folder: Path) -> None:
-        """Remove the files of an earlier save."""
-        for name in cls.files:
-            (folder / name).unlink(missing_ok=True)
-
-    @classmethod
     def load(cls, folder: Path, *, schema: Schema, task: Task) -> Self | None:
         """Read what `save` wrote; None where it wrote nothing.
 

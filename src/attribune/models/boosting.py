@@ -22,9 +22,8 @@ from attribune.core.arrays import Array, DoubleArray
 from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
-from attribune.models.baseline_files import BaselineFiles, StoredBaseline, stored_text
+from attribune.models.baseline_model import Baseline, StoredBaseline
 from attribune.models.class_problems import ClassProblem, class_problems
-from attribune.models.scorer import Baseline
 from attribune.models.sizes import Sizes
 from attribune.models.surface import SURFACE, surface
 from attribune.models.trees import Forest
@@ -33,7 +32,7 @@ from attribune.schema import FittedAttribute, Schema
 from attribune.schema.attributes import counts_of_rows
 from attribune.schema.kinds import Numeric
 from attribune.schema.schema import Revision
-from attribune.tasks import Task, task_from_dict
+from attribune.tasks import Task
 from attribune.tasks.base import LOSS, validation_score
 from attribune.tasks.capabilities import LINEAR, require
 
@@ -288,7 +287,7 @@ class BoostingModel(Baseline):
         iterations: trees of each logit.
     """
 
-    files: ClassVar[BaselineFiles] = BaselineFiles("boosting", "boosting model")
+    kind: ClassVar[str] = "boosting"
     features: BoostingFeatures
     forest: Forest
     learning_rate: float
@@ -364,45 +363,27 @@ class BoostingModel(Baseline):
         """Return the logits of rows, (n, O)."""
         return self.logits(batch.inputs, batch.attribute_ids).astype(np.float32)
 
-    def _tensors(self) -> dict[str, Array]:
-        return {"idf": self.features.words.idf, **self.features.tensors(), **self.forest.tensors()}
-
     def sizes(self) -> Sizes:
         """Count the numbers: one for each node of a tree, the components of words, and the encodings of values."""
         features = [self.features.components, *self.features.encodings.values()]
         total = self.forest.value.size + self.forest.baseline.size + sum(array.size for array in features)
-        stored = sum(array.nbytes for array in self._tensors().values())
-        counts = {"total": total, "trained": total, "stored": total, "stored_bytes": stored}
-        return Sizes(**counts, outputs=self.task.outputs, encoder=0, injected=0)
-
-    def describe(self, *, precision: str) -> dict[str, Any]:
-        """Return method, backbone, number of parameters and precision; the precision asked for makes no difference."""
-        return {"method": "boosting", "backbone": None, "parameters": self.sizes().total, "precision": "float32"}
+        stored = sum(array.nbytes for array in self.stored()[1].values())
+        return Sizes(total=total, trained=total, stored=total, stored_bytes=stored, outputs=self.task.outputs)
 
     def revised(self, revision: Revision) -> Self:
         """Return the model with values added to the schema, which are unknown, or taken away with what it knew."""
         return replace(self, features=self.features.revised(revision))
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write `boosting.json`, `boosting.safetensors` and `schema.json`.
-
-        Raises:
-            ModelFolderError: when the folder cannot be written.
-        """
-        settings = {
-            **self.tree_settings,
-            "task": self.task.to_dict(),
-            **stored_text(self.text_input),
-            "columns": self.features.columns,
-            "words": self.features.words.words,
-        }
-        self.files.save(folder, settings=settings, tensors=self._tensors(), schema=self.schema)
+    def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return what is stored; see `Baseline.stored`."""
+        words = self.features.words
+        tensors = {"idf": words.idf, **self.features.tensors(), **self.forest.tensors()}
+        return {**self.tree_settings, "columns": self.features.columns, "words": words.words}, tensors
 
     @classmethod
     def from_stored(cls, stored: StoredBaseline, *, backbone: str | Path | None) -> Self:
-        """Return the model of the files of `save_pretrained`; see `Baseline.from_stored`."""
-        saved, tensors, schema = stored.settings, stored.tensors, stored.schema
-        task = task_from_dict(saved["task"])
+        """Return the model of what `stored` returned; see `Baseline.from_stored`."""
+        saved, tensors, schema, task = stored.settings, stored.tensors, stored.schema, stored.task
         words = LinearFeatures(words=stored.texts("words"), idf=tensors["idf"], schema=Schema([]))
         features = BoostingFeatures.from_stored(words, tensors, schema, columns=int(saved["columns"]))
         trees = {name: array.shape for name, array in tensors.items() if name.startswith("trees.")}
@@ -481,37 +462,27 @@ def choose_boosting(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Target:
-    """What one estimator learns.
-
-    Args:
-        rows: (m,) of the training rows.
-        labels: (m,) classes, or numbers.
-        problem: that of the classes; None for numbers.
-    """
+class _Numbers:
+    """Numbers that are learned of rows (m,), which give one logit; like a `ClassProblem`."""
 
     rows: Array
-    labels: Array
+    ids: Array
     weights: Array
-    problem: ClassProblem | None = None
-
-    @property
-    def outputs(self) -> list[int]:
-        """The logits that are learned."""
-        return [0] if self.problem is None else self.problem.outputs
+    outputs: ClassVar[Sequence[int]] = (0,)
 
     def logits(self, learned: Array) -> Array:
-        """Return all logits (n, K), given what an estimator says of those that are learned, (n, L)."""
-        return learned if self.problem is None else self.problem.logits(learned)
+        """Return what is learned."""
+        return learned
 
-    def estimator(self, **options: Any) -> Any:
-        """Return the model of scikit-learn; None where all rows have one class."""
-        # A second to import, and needed to fit alone.
-        from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-        if self.problem is None:
-            return HistGradientBoostingRegressor(**options)
-        return HistGradientBoostingClassifier(**options) if len(self.problem.learned) else None
+def _estimator(problem: ClassProblem | _Numbers, **options: Any) -> Any:
+    """Return the model of scikit-learn that learns a problem; None where all rows have one class."""
+    # A second to import, and needed to fit alone.
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+    if isinstance(problem, _Numbers):
+        return HistGradientBoostingRegressor(**options)
+    return HistGradientBoostingClassifier(**options) if len(problem.learned) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -521,7 +492,7 @@ class _TrainingRows:
     task: Task
     features: BoostingFeatures
     matrix: DoubleArray
-    targets: Sequence[_Target]
+    problems: Sequence[ClassProblem | _Numbers]
 
     @classmethod
     def of(
@@ -541,14 +512,12 @@ class _TrainingRows:
         if not len(texts) == len(labels) == len(ids):
             raise DataError(f"{len(labels)} labels and {len(ids)} attribute_ids for {len(texts)} texts: give as many")
         row_weights = np.ones(len(labels)) if weights is None else np.asarray(weights, dtype=np.float64)
-        if task.codec.choices:
-            problems = class_problems(task, labels, row_weights)
-            targets = [_Target(rows=one.rows, labels=one.ids, weights=one.weights, problem=one) for one in problems]
-        else:
+        problems: list[ClassProblem | _Numbers] = [*class_problems(task, labels, row_weights)]
+        if not task.codec.choices:
             rows = np.flatnonzero(np.isfinite(labels))
             if not len(rows):
                 raise DataError("none of the training labels is known: give rows with numbers")
-            targets = [_Target(rows=rows, labels=labels[rows].astype(np.float64), weights=row_weights[rows])]
+            problems = [_Numbers(rows=rows, ids=labels[rows].astype(np.float64), weights=row_weights[rows])]
         features, matrix = BoostingFeatures.fit(
             texts,
             ids,
@@ -558,7 +527,7 @@ class _TrainingRows:
             max_features=max_features,
             words=words,
         )
-        return cls(task=task, features=features, matrix=_few_values(matrix), targets=targets)
+        return cls(task=task, features=features, matrix=_few_values(matrix), problems=problems)
 
 
 def _few_values(matrix: DoubleArray) -> DoubleArray:
@@ -605,34 +574,34 @@ class _Growth:
             "warm_start": True,
             "random_state": 0,
         }
-        self._estimators = [target.estimator(**options) for target in rows.targets]
+        self._estimators = [_estimator(problem, **options) for problem in rows.problems]
 
     def grow(self, iterations: int) -> None:
         """Add trees until each learned logit has as many."""
-        for target, estimator in zip(self.rows.targets, self._estimators, strict=True):
+        for problem, estimator in zip(self.rows.problems, self._estimators, strict=True):
             if estimator is not None:
                 estimator.set_params(max_iter=iterations)
-                estimator.fit(self.rows.matrix[target.rows], target.labels, sample_weight=target.weights)
+                estimator.fit(self.rows.matrix[problem.rows], problem.ids, sample_weight=problem.weights)
 
     def logits(self, matrix: DoubleArray) -> Array:
         """Return the logits (n, O) of rows with features (n, F)."""
         parts = []
-        for target, estimator in zip(self.rows.targets, self._estimators, strict=True):
+        for problem, estimator in zip(self.rows.problems, self._estimators, strict=True):
             learned = np.zeros((len(matrix), 0))
             if estimator is not None:
-                raw = estimator.predict if target.problem is None else estimator.decision_function
+                raw = estimator.predict if isinstance(problem, _Numbers) else estimator.decision_function
                 learned = raw(matrix).reshape(len(matrix), -1)
-            parts.append(target.logits(learned))
+            parts.append(problem.logits(learned))
         return np.hstack(parts)
 
     def forest(self, iterations: int) -> Forest:
         """Return the trees of the first iterations."""
         baselines, trees = [], []
-        for target, estimator in zip(self.rows.targets, self._estimators, strict=True):
+        for problem, estimator in zip(self.rows.problems, self._estimators, strict=True):
             if estimator is None:
-                baselines.append(target.logits(np.zeros(0)))
+                baselines.append(problem.logits(np.zeros(0)))
                 continue
-            baselines.append(target.logits(estimator._baseline_prediction[0]))
+            baselines.append(problem.logits(estimator._baseline_prediction[0]))
             for predictors in estimator._predictors[:iterations]:
-                trees += [(output, one.nodes) for output, one in zip(target.outputs, predictors, strict=True)]
+                trees += [(output, one.nodes) for output, one in zip(problem.outputs, predictors, strict=True)]
         return Forest.of_nodes(np.concatenate(baselines), trees)

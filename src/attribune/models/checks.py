@@ -76,11 +76,7 @@ def check_head(dropout: float, head_size: int | None) -> None:
 def check_task(
     task: Task, method: MethodConfig, placement: Placement, *, chunk: int | None, head_size: int | None
 ) -> None:
-    """Refuse a task for which the method, the backbone or the model's settings do not give what it scores.
-
-    Raises:
-        ConfigError: naming both and the cure.
-    """
+    """Refuse a task for which the method, the backbone or the model's settings do not give what it scores."""
     needs = f"the task {task.kind!r} {task.input.needs_token_states}" if task.input.needs_token_states else ""
     if chunk is not None:
         needs = needs or "chunks are cut by words"
@@ -112,14 +108,11 @@ def checked_chunk(chunk: int | None, text_input: TextInput | None) -> int | None
 
 
 def check_length(length: int, chunk: int | None, *, most: int | None, own: int) -> None:
-    """Refuse texts, or chunks of texts, that are longer than the backbone takes.
+    """Refuse texts, or chunks of texts, that are longer than the backbone takes, by a DataError.
 
     Args:
         most: positions of the backbone, if they are limited.
         own: positions that the method takes of them.
-
-    Raises:
-        DataError: naming both numbers and the cure.
     """
     if most is None or min(length, chunk or length) <= (limit := most - own):
         return

@@ -73,9 +73,6 @@ def check_chunk_encoder(
     Args:
         chunk: ids that the backbone reads at once, if texts are read in chunks.
         window: of the texts, if it is known.
-
-    Raises:
-        ConfigError: naming the setting and the cure.
     """
     if chunk is None:
         raise ConfigError(

@@ -44,12 +44,11 @@ TYPICAL_PRIOR_WEIGHT = 0.2
 """Of the prior of new values: the geometric mean of what was learned for six attributes of four data sets."""
 SET_ENCODERS = "set_encoders."
 """How the names of tensors begin that earlier versions stored, encoders of new values, and that are not read."""
-_ARCHITECTURES = {WrittenText.name: LANGUAGE_MODEL}  # of the other kinds of input, a head scores the states
 
 
 def architecture_of(task: type[Task]) -> Architecture:
     """Return which part of a pretrained model a task needs."""
-    return _ARCHITECTURES.get(task.input.name, ENCODER)
+    return LANGUAGE_MODEL if task.input.name == WrittenText.name else ENCODER  # whose states a head scores
 
 
 class AttributeConfig(PreTrainedConfig):
@@ -113,18 +112,9 @@ class AttributeConfig(PreTrainedConfig):
 
     @property
     def architecture(self) -> Architecture:
-        """Which part of a pretrained model the backbone is."""
-        return architecture_of(self._task_class)
-
-    @property
-    def is_generative(self) -> bool:
-        """Whether the model writes text."""
-        return self.architecture is LANGUAGE_MODEL
-
-    @property
-    def _task_class(self) -> type[Task]:
-        """The class of the task; that of all tasks where there is no such one."""
-        return TASKS.get((self.task or {}).get("kind", ""), Task)
+        """Which part of a pretrained model the backbone is; an encoder where there is no such task."""
+        kind = TASKS.get((self.task or {}).get("kind", ""))
+        return ENCODER if kind is None else architecture_of(kind)
 
 
 class _SavedBackbone(BaseModel):
@@ -211,11 +201,7 @@ def with_outputs(config: AttributeConfig, given: Mapping[str, Any]) -> Attribute
 
 
 def check_foreign(given: Mapping[str, Any]) -> None:
-    """Refuse further arguments of `from_pretrained`, each with its reason; what transformers adds by itself passes.
-
-    Raises:
-        ConfigError: naming the argument and the cure.
-    """
+    """Refuse further arguments of `from_pretrained`, each with its reason; what transformers adds by itself passes."""
     for name, value in given.items():
         if name in (*_PASSED_BY_TRANSFORMERS, *_OUTPUTS) or (name in _REFUSED and not value):
             continue

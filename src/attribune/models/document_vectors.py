@@ -112,22 +112,12 @@ def encode_documents(
     of: TextOf = "text",
     run: Callable[[], AbstractContextManager[Any]] | None = None,
 ) -> FloatArray:
-    """Return the vectors (n, H) of what `Predictor.predict` takes, as the head of the model reads them.
+    """Return the vectors (n, H) of texts, (H,) for one text or row; arguments and errors as in `AttributeModel.encode`.
 
     Args:
-        attributes: beside a text, or several; see `RowInput.read`.
+        given: texts or rows.
         text_input: which columns are the text; by default as saved with the model.
-        batch_size: rows in one pass; they are sorted by length.
-        normalize: whether vectors have the length 1, so that their products are cosines.
-        of: which of two texts that the model compares.
         run: the context of a pass; by default without gradients, in the precision of the model's training.
-
-    Returns:
-        For one text or one row a vector (H,).
-
-    Raises:
-        ConfigError: as `DocumentReader` does.
-        DataError: as `Predictor.predict` does.
     """
     parts, is_single = DocumentReader(model, text_input, of=of).parts(given, attributes)
     nothing = np.zeros((0, model.document_size), dtype=np.float32)

@@ -19,7 +19,7 @@ from attribune.data.readers.base import Reader, TextRows
 from attribune.data.texts import TextInput
 from attribune.methods import Plain
 from attribune.models.model import AttributeModel
-from attribune.models.word_features import described, described_width, one_hot
+from attribune.models.word_features import described, described_width, former_values, one_hot, values_of
 from attribune.schema import Schema
 from attribune.schema.schema import Revision
 from attribune.tasks import Regression
@@ -124,14 +124,10 @@ class VectorFeatures:
         return SentenceVectors(self.backbone) if self.vectors is None else self.vectors
 
     @property
-    def _values(self) -> int:
-        return sum(attribute.size - 1 for attribute in self.schema.attributes)
-
-    @property
     def width(self) -> int:
         """Number of features F."""
         H = len(self.mean)
-        return H + self._values * (1 + (H if self.weights else 0)) + described_width(self.schema)
+        return H + values_of(self.schema) * (1 + (H if self.weights else 0)) + described_width(self.schema)
 
     def row_encoder(self, text_input: TextInput | None = None) -> Reader:
         """Return the encoder of the texts of rows."""
@@ -160,16 +156,10 @@ class VectorFeatures:
 
         That of a value that was not there is the former `width`.
         """
-        H, start = len(self.mean), 0
-        origins = []
-        for attribute in self.schema:
-            ids = revision.ids.get(attribute.name, np.arange(attribute.size))[1:]
-            origins.append(np.where(ids > 0, start + ids - 1, -1))
-            start += attribute.size - 1
-        values = np.concatenate(origins) if origins else np.zeros(0, dtype=np.int64)
+        H, values = len(self.mean), former_values(self.schema, revision)
         parts = [np.arange(H), np.where(values >= 0, H + values, self.width)]
         if self.weights:
-            own = (H + self._values + values[:, None] * H + np.arange(H)).reshape(-1)
+            own = (H + values_of(self.schema) + values[:, None] * H + np.arange(H)).reshape(-1)
             parts.append(np.where(np.repeat(values >= 0, H), own, self.width))
         parts.append(np.arange(self.width - described_width(self.schema), self.width))
         return replace(self, schema=revision.schema), np.concatenate(parts)

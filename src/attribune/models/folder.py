@@ -180,19 +180,9 @@ class ModelFolder:
     options: LoadOptions = AS_STORED
 
     @property
-    def config(self) -> Path:
-        """The file of the configuration."""
-        return self.path / CONFIG
-
-    @property
     def schema(self) -> Path:
         """The file of the attributes; see `Schema.files_beside`."""
         return self.path / SCHEMA
-
-    @property
-    def tensors(self) -> Path:
-        """The file of the learned tensors."""
-        return self.path / TENSORS
 
     @classmethod
     def find(cls, name: str | Path, *, revision: str | None = None, options: LoadOptions = AS_STORED) -> Self:
@@ -233,20 +223,21 @@ class ModelFolder:
         Raises:
             ModelFolderError: for a truncated or foreign file, naming it.
         """
-        settings = read_json(self.config, what="configuration")
+        file = self.path / CONFIG
+        settings = read_json(file, what="configuration")
         kind = settings.get("model_type") if isinstance(settings, dict) else type(settings).__name__
         if kind != AttributeConfig.model_type:
             raise ModelFolderError(
-                f"{self.config} describes a model of type {kind!r}, not one of this library: give a folder that "
+                f"{file} describes a model of type {kind!r}, not one of this library: give a folder that "
                 "AttributeModel.save_pretrained wrote"
             )
-        checked_record(settings, SavedSettings, source=self.config, what="configuration", strict=True)
-        check_counts(settings, source=self.config)
-        check_counts(settings["text_config"], source=self.config)
+        checked_record(settings, SavedSettings, source=file, what="configuration", strict=True)
+        check_counts(settings, source=file)
+        check_counts(settings["text_config"], source=file)
         try:
             config: AttributeConfig = AttributeConfig.from_dict(settings)
         except Exception as error:  # settings of another type lead to errors of many types
-            raise ModelFolderError(f"{self.config} cannot be used ({error}): copy the folder again") from error
+            raise ModelFolderError(f"{file} cannot be used ({error}): copy the folder again") from error
         return config
 
     def read(self, *, verify: bool = True) -> tuple[AttributeConfig, dict[str, Tensor]]:
@@ -262,10 +253,10 @@ class ModelFolder:
             check_files(self.path)
         config = self.read_config()
         try:
-            tensors = load_file(str(self.tensors))
+            tensors = load_file(str(self.path / TENSORS))
         except (SafetensorError, OSError) as error:
             raise ModelFolderError(
-                f"{self.tensors} is truncated or foreign ({error}): copy the folder again"
+                f"{self.path / TENSORS} is truncated or foreign ({error}): copy the folder again"
             ) from error
         if encoders := [name for name in tensors if name.startswith(SET_ENCODERS)]:
             tensors = {name: tensor for name, tensor in tensors.items() if name not in encoders}
@@ -276,7 +267,7 @@ class ModelFolder:
         if set(tensors) != set(config.learned or ()):
             odd = sorted(set(tensors) ^ set(config.learned or ()))
             raise ModelFolderError(
-                f"{self.tensors} does not hold the tensors that {self.config.name} lists ({len(odd)} differ, such as "
+                f"{self.path / TENSORS} does not hold the tensors that {CONFIG} lists ({len(odd)} differ, such as "
                 f"{odd[0]}): the files come from two different saves; copy the folder again"
             )
         return config, tensors
@@ -361,15 +352,14 @@ class ModelFolder:
                 )
             except OSError:
                 return None
-        folder = self.path
-        if not (folder / "tokenizer_config.json").is_file():
+        if not (self.path / "tokenizer_config.json").is_file():
             return None
         try:
-            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
+            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(self.path), trust_remote_code=False)
         except Exception as error:  # tokenizers raises errors of many types, Exception itself among them
             reason = " ".join(str(error).split())
             raise ModelFolderError(
-                f"the tokenizer in {folder} cannot be read ({reason}): copy the folder again"
+                f"the tokenizer in {self.path} cannot be read ({reason}): copy the folder again"
             ) from error
         return tokenizer
 
@@ -408,9 +398,7 @@ class ModelSnapshot:
             replace_file(folder / CARD, model_card(self.config, self.schema, self.sizes, self.blend).encode())
             if self.memory is not None:
                 names |= {*self.memory.save(folder)}
-            if self.blend is None:
-                Blend.remove(folder)
-            else:
+            if self.blend is not None:
                 names |= {*self.blend.save(folder)}
             if self.tokenizer is not None:
                 written = map(Path, self.tokenizer.save_pretrained(str(folder)))
@@ -421,8 +409,10 @@ class ModelSnapshot:
             shutil.copymode(folder / CONFIG, partial)  # safetensors writes files that only the owner can read
             move_into_place(partial, folder / TENSORS)
             write_checksums(folder, {*names, *Schema.files_beside(folder / SCHEMA)})
-            for name in files_of_baselines():  # by which a folder would still be taken for one
-                (folder / name).unlink(missing_ok=True)
+            # Of an earlier save; by those of a baseline, the folder would still be taken for one.
+            for name in (*files_of_baselines(), *Blend.files):
+                if name not in names:
+                    (folder / name).unlink(missing_ok=True)
             _log.info("%d learned tensors written to %s", len(self.tensors), folder)
         except (OSError, SafetensorError) as error:
             raise ModelFolderError(

@@ -29,8 +29,8 @@ from attribune.backbones.architecture import LANGUAGE_MODEL
 from attribune.backbones.loading import AttentionDropout, LoadOptions
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
-from attribune.methods import METHODS, MethodConfig
-from attribune.methods.base import Embedded, Method
+from attribune.methods import METHODS, Host, MethodConfig
+from attribune.methods.base import Embedded
 from attribune.methods.condition import Condition
 from attribune.models.base import ConditionedModel
 from attribune.models.config import AttributeConfig
@@ -56,19 +56,6 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
     accepts_loss_kwargs = True
 
     task: Generation
-
-    def __init__(
-        self,
-        config: AttributeConfig,
-        *,
-        schema: Schema,
-        backbone: PreTrainedModel | None = None,
-        tokenizer: PreTrainedTokenizerBase | None = None,
-    ) -> None:
-        super().__init__(config, schema=schema, backbone=backbone, tokenizer=tokenizer)
-        self.generation_config = GenerationConfig.from_dict(config.generation or {})
-        if not config.is_encoder_decoder:
-            self.loss_type = "ForCausalLM"  # tells the stock Trainer that the first id of a row is not predicted
 
     @classmethod
     def build(
@@ -127,6 +114,12 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
                 f"method {self.method_config.name!r} acts at the point {' and '.join(sorted(foreign))}, which {kind} "
                 f"that writes text does not have: choose one of {able}, or a sum of these"
             )
+
+    def _add_head(self, host: Host) -> None:
+        super()._add_head(host)
+        self.generation_config = GenerationConfig.from_dict(self.config.generation or {})
+        if not self.config.is_encoder_decoder:
+            self.loss_type = "ForCausalLM"  # tells the stock Trainer that the first id of a row is not predicted
 
     @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(
@@ -194,9 +187,7 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
             )
         condition, embedded = self.condition(attribute_ids, rows=written.shape[0]), None
         if "embed" in self.method_config.points:
-            behind, embedded = _embed_behind_front(
-                self.method, input_ids, attention_mask, condition, self.get_input_embeddings(), seen=seen
-            )
+            behind, embedded = self._embed_behind_front(input_ids, attention_mask, condition, seen=seen)
             inputs |= behind
         else:
             inputs |= {"input_ids": input_ids, "attention_mask": attention_mask}
@@ -207,6 +198,46 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         with self.method.holder.use(condition):
             output = module(**inputs)
         return output if embedded is None or seen else _of_text(output, embedded)
+
+    def _embed_behind_front(
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, condition: Condition, *, seen: int
+    ) -> tuple[dict[str, Tensor], Embedded]:
+        """Return the backbone's inputs, and all embeddings with the vectors of the method among them.
+
+        The first pass has the vectors in front of the text; they stay in the cache, and later ones have new ids alone.
+
+        Args:
+            input_ids: (B, T), those that are new.
+            attention_mask: of the ids so far, without the vectors; all ones by default.
+            seen: positions in the cache.
+
+        Raises:
+            ConfigError: for a cache that does not hold the vectors and the ids before the new ones.
+            DataError: for embeddings in place of ids.
+        """
+        if input_ids is None:
+            raise DataError("the method puts vectors in front of the ids of a text: give input_ids, not inputs_embeds")
+        (rows, new), front = input_ids.shape, self.method.extra_positions
+        before = max(0, seen - front)
+        if attention_mask is None:
+            attention_mask = input_ids.new_ones(rows, before + new)
+        if attention_mask.shape != (rows, before + new) or (seen and not before):
+            raise ConfigError(
+                f"the cache has {seen} positions, {front} of them for vectors in front of the text, and the attention "
+                f"mask the shape {tuple(attention_mask.shape)} for {new} new ids: write with a dynamic cache that this "
+                "model filled"
+            )
+        ids = nn.functional.pad(input_ids, (before, 0))
+        embedded = self.method.embed(ids, attention_mask, condition, self.get_input_embeddings())
+        assert embedded is not None
+        states = embedded.states[:, -new:] if seen else embedded.states
+        positions = embedded.position_ids(attention_mask, first=0).clamp(min=0)
+        inputs = {
+            "inputs_embeds": states,
+            "attention_mask": embedded.attention_mask,
+            "position_ids": positions[:, -states.shape[1] :],
+        }
+        return inputs, embedded
 
     def _aligned(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits and the labels that they are for: those of a causal model are for the next id."""
@@ -270,53 +301,6 @@ def _generation_settings(backbone: PreTrainedModel, tokenizer: PreTrainedTokeniz
 
 def _plain(settings: GenerationConfig) -> dict[str, Any]:
     return {key: value for key, value in settings.to_diff_dict().items() if key != "transformers_version"}
-
-
-def _embed_behind_front(
-    method: Method,
-    input_ids: Tensor | None,
-    attention_mask: Tensor | None,
-    condition: Condition,
-    embeddings: nn.Module,
-    *,
-    seen: int,
-) -> tuple[dict[str, Tensor], Embedded]:
-    """Return the backbone's inputs, and all embeddings with the vectors of the method among them.
-
-    The first pass has the vectors in front of the text; they stay in the cache, and the next passes have new ids alone.
-
-    Args:
-        input_ids: (B, T), those that are new.
-        attention_mask: of the ids so far, without the vectors; all ones by default.
-        seen: positions in the cache.
-
-    Raises:
-        ConfigError: for a cache that does not hold the vectors and the ids before the new ones.
-        DataError: for embeddings in place of ids.
-    """
-    if input_ids is None:
-        raise DataError("the method puts vectors in front of the ids of a text: give input_ids, not inputs_embeds")
-    rows, new = input_ids.shape
-    before = max(0, seen - method.extra_positions)
-    if attention_mask is None:
-        attention_mask = input_ids.new_ones(rows, before + new)
-    if attention_mask.shape != (rows, before + new) or (seen and not before):
-        raise ConfigError(
-            f"the cache has {seen} positions, {method.extra_positions} of them for vectors in front of the text, and "
-            f"the attention mask the shape {tuple(attention_mask.shape)} for {new} new ids: write with a dynamic cache "
-            "that this model filled"
-        )
-    ids = nn.functional.pad(input_ids, (before, 0))
-    embedded = method.embed(ids, attention_mask, condition, embeddings)
-    assert embedded is not None
-    states = embedded.states[:, -new:] if seen else embedded.states
-    positions = embedded.position_ids(attention_mask, first=0).clamp(min=0)
-    inputs = {
-        "inputs_embeds": states,
-        "attention_mask": embedded.attention_mask,
-        "position_ids": positions[:, -states.shape[1] :],
-    }
-    return inputs, embedded
 
 
 def _of_text(output: Any, embedded: Embedded) -> Any:

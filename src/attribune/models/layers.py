@@ -26,7 +26,6 @@ from attribune.methods.base import Embedded, Method, SiteModule
 from attribune.methods.condition import Condition, Values, check_attribute_ids
 from attribune.methods.generators import check_memory
 from attribune.methods.injector import InjectorSite
-from attribune.methods.modulated import ModulatedSite
 from attribune.methods.pln import NormSite
 from attribune.methods.plora import LowRankSite
 from attribune.models.value_tables import AttributeVectors
@@ -211,9 +210,8 @@ class PersonalisedLinear(_AttributeLayer):
         sizes = _sizes(method, attributes)
         super().__init__(features=features, sizes=sizes)
         self.linear = linear
-        kind = ModulatedSite if isinstance(method, Modulated) else LowRankSite
         site = Site(layer=0, kind="q_proj", path="linear", inputs=inputs, features=features)
-        self.site = kind(method, site, width=sum(sizes))
+        self.site = method.site_class(method, site, width=sum(sizes))
 
     def forward(self, x: Tensor, attributes: Attributes) -> Tensor:
         """Map the states (B, T, in) to (B, T, out), with the term of each row's values.

@@ -21,15 +21,14 @@ from attribune.core.arrays import Array
 from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
 from attribune.errors import AttribuneWarning, ConfigError, DataError
-from attribune.models.baseline_files import BaselineFiles, StoredBaseline, stored_text
+from attribune.models.baseline_model import Baseline, StoredBaseline
 from attribune.models.class_problems import ClassProblem, class_problems
 from attribune.models.features import VectorFeatures
-from attribune.models.scorer import Baseline
 from attribune.models.sizes import Sizes
 from attribune.models.word_features import LinearFeatures
 from attribune.schema import Schema
 from attribune.schema.schema import Revision
-from attribune.tasks import Task, task_from_dict
+from attribune.tasks import Task
 from attribune.tasks.base import LOSS, validation_score
 from attribune.tasks.capabilities import LINEAR, require
 
@@ -49,7 +48,7 @@ class LinearModel(Baseline):
         bias: (O,) float32.
     """
 
-    files: ClassVar[BaselineFiles] = BaselineFiles("linear", "linear model")
+    kind: ClassVar[str] = "linear"
     features: LinearFeatures | VectorFeatures
     weight: Array
     bias: Array
@@ -99,8 +98,7 @@ class LinearModel(Baseline):
     def sizes(self) -> Sizes:
         """Count the parameters, all of which are trained and stored."""
         total = int(self.weight.size + self.bias.size)
-        counts = {"total": total, "trained": total, "stored": total, "stored_bytes": 4 * total}
-        return Sizes(**counts, outputs=self.task.outputs, encoder=0, injected=0)
+        return Sizes(total=total, trained=total, stored=total, stored_bytes=4 * total, outputs=self.task.outputs)
 
     def logits(self, texts: Sequence[str] | None, attribute_ids: Array) -> Array:
         """Return logits (n, O) float64.
@@ -132,25 +130,15 @@ class LinearModel(Baseline):
         weight = np.vstack([self.weight, np.zeros_like(self.weight[:1])])  # the last row is that of new values
         return replace(self, features=features, weight=weight[rows])
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write `linear.json`, `linear.safetensors` and `schema.json`.
-
-        Raises:
-            ModelFolderError: when the folder cannot be written.
-        """
-        settings = {
-            "C": self.C,
-            "task": self.task.to_dict(),
-            **stored_text(self.text_input),
-            **self.features.settings(),
-        }
+    def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return what is stored; see `Baseline.stored`."""
         tensors = {"weight": self.weight, "bias": self.bias, **self.features.tensors()}
-        self.files.save(folder, settings=settings, tensors=tensors, schema=self.schema)
+        return {"C": self.C, **self.features.settings()}, tensors
 
     @classmethod
     def from_stored(cls, stored: StoredBaseline, *, backbone: str | Path | None) -> Self:
-        """Return the model of the files of `save_pretrained`; see `Baseline.from_stored`."""
-        C, task = float(stored.settings["C"]), task_from_dict(stored.settings["task"])
+        """Return the model of what `stored` returned; see `Baseline.from_stored`."""
+        C, task = float(stored.settings["C"]), stored.task
         features: LinearFeatures | VectorFeatures
         if "words" in stored.settings:
             words = None if stored.settings["words"] is None else stored.texts("words")

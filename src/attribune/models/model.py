@@ -36,7 +36,6 @@ from attribune.data.readers.base import EncodedRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Host, MethodConfig
-from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.condition import Condition, check_attribute_ids
 from attribune.models.base import ConditionedModel
 from attribune.models.checks import check_head, check_length, check_task, checked_chunk, own_pooling, pooling_named
@@ -93,6 +92,9 @@ class AttributeModel(ConditionedModel):
     head_options = ("pooling", "dropout", "head_size", "chunk_encoder", "added_tokens")
     _foreign = "writes text: use AttributeGenerator"
     accepts_loss_kwargs = False
+
+    document_size: int
+    """H, of the vectors of documents."""
 
     @classmethod
     def build(
@@ -189,7 +191,7 @@ class AttributeModel(ConditionedModel):
 
     def _add_head(self, host: Host) -> None:
         self.dropout = nn.Dropout(self.config.dropout)
-        self._document_size = features = self.method.document_size or host.document or host.hidden
+        self.document_size = features = self.method.document_size or host.document or host.hidden
         self.task = self.task.with_vector_size(features)
         self.config.task = self.task.to_dict()
         self.hidden_layer = None if host.head_size is None else nn.Linear(features, host.head_size)
@@ -344,21 +346,14 @@ class AttributeModel(ConditionedModel):
 
     def _condition_of_texts(self, attribute_ids: Tensor | None, *, rows: int, texts: int) -> Condition:
         """Return the condition of the texts of rows, one after the other, each with the attributes that it reads."""
-        reads = self._reads_columns(texts)
+        columns = [slots.name for slots in self.slots for _ in range(slots.count)]
+        reads = [[self.task.head.reads_attribute(name, place=place) for name in columns] for place in range(texts)]
         if texts == 1 or attribute_ids is None or not self.reads_attributes or all(map(all, reads)):
             condition = self.condition(attribute_ids, rows=rows)
             return condition if texts == 1 else condition.repeated(texts)
         check_attribute_ids(attribute_ids, self.slots, rows)
         known = attribute_ids.unsqueeze(1) * torch.tensor(reads, device=attribute_ids.device)
         return self.condition(known.flatten(0, 1), rows=rows * texts)
-
-    def _reads_columns(self, texts: int) -> list[list[bool]]:
-        """Return whether the text of a row at each place is read with each column of attribute ids."""
-        reads = self.task.head.reads_attribute
-        return [
-            [reads(slots.name, place=place) for slots in self.slots for _ in range(slots.count)]
-            for place in range(texts)
-        ]
 
     def _read_embeddings(
         self,
@@ -450,11 +445,6 @@ class AttributeModel(ConditionedModel):
             hidden_states=output.get("hidden_states"),
             attentions=output.get("attentions"),
         )
-
-    @property
-    def document_size(self) -> int:
-        """H, of the vectors of documents."""
-        return self._document_size
 
     def document_vectors(self, **batch: Tensor) -> Tensor:
         """Return the vectors (B, H) of single texts (B, T), which the head reads; arguments as in `forward`."""
@@ -551,8 +541,7 @@ class AttributeModel(ConditionedModel):
 
     def _vector_sizes(self) -> dict[str, int]:
         """Return the size of each attribute's vectors, in the first of the methods that has any."""
-        methods = (module for module in self.method.modules() if isinstance(module, AttributeMethod))
-        return next((method.vector_sizes for method in methods if method.vector_sizes), {})
+        return next((method.vector_sizes for method in self.values.methods() if method.vector_sizes), {})
 
     def _auxiliary_logits(self, condition: Condition) -> list[Tensor]:
         """Return the float32 logits of the method's further losses."""

@@ -25,12 +25,11 @@ from attribune.data.messages import message_texts
 from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
-from attribune.models.auto import load_saved
+from attribune.models.auto import Scorer, load_saved
 from attribune.models.blend import Blend
 from attribune.models.document_vectors import TextOf, encode_documents, reward_documents
 from attribune.models.half import HalfBackbone
 from attribune.models.row_inputs import RowInput, RowNames
-from attribune.models.scorer import Scorer
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches
 
@@ -417,11 +416,9 @@ class Predictor(Locked):
         nothing = np.zeros((0, self.model.input_schema.slots), dtype=np.int64)
         return EncodedRows.concat(parts or [TextRows.without_attributes([], texts=[]).with_attribute_ids(nothing)])
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> AbstractContextManager[Any]:
         """Keep other threads from scoring within a block."""
-        with self._lock:
-            yield
+        return self._lock
 
     def _encode(self, columns: Mapping[str, Sequence[Any]], *, first_row: int) -> EncodedRows:
         schema = self.model.input_schema

@@ -23,5 +23,5 @@ class Sizes:
     stored: int
     stored_bytes: int
     outputs: int
-    encoder: int
-    injected: int
+    encoder: int = 0
+    injected: int = 0

@@ -37,7 +37,7 @@ class TableScores:
         if not isinstance(is_hidden, bool) and set(is_hidden) == set(self.predictor.model.input_schema.sources):
             is_hidden = True
         if is_hidden not in self._known:
-            self._known[is_hidden] = self._network(is_hidden)
+            self._known[is_hidden] = self.predictor.without_blend().logits(self.table, hide_attributes=is_hidden)[0]
         scores = self._known[is_hidden]
         if (temperature := self.predictor.model.temperature) != self._temperature:
             factor = np.float32((self._temperature or 1.0) / (temperature or 1.0))
@@ -45,6 +45,3 @@ class TableScores:
         if not blend or self.predictor.blend is None:
             return scores
         return self.predictor.logits(self.table, hide_attributes=is_hidden, network=scores)[0]
-
-    def _network(self, is_hidden: bool | tuple[str, ...]) -> Array:
-        return self.predictor.without_blend().logits(self.table, hide_attributes=is_hidden)[0]

@@ -22,7 +22,7 @@ from attribune.schema import FittedAttribute, Schema
 from attribune.schema.description_kinds import FittedField
 from attribune.schema.schema import Revision
 
-__all__ = ["LinearFeatures", "check_ids", "described", "described_width", "one_hot"]
+__all__ = ["LinearFeatures", "check_ids", "described", "described_width", "former_values", "one_hot", "values_of"]
 
 _FEW_ROWS = 1_000
 
@@ -86,7 +86,7 @@ class LinearFeatures:
     def fit(cls, texts: Sequence[str] | None, schema: Schema, *, max_features: int) -> Self:
         """Count the words of training texts; with 1,000 texts or more, only words that at least 2 texts have."""
         if texts is None:
-            if sum(attribute.size - 1 for attribute in schema.attributes) == 0:
+            if values_of(schema) == 0:
                 raise ConfigError("without text and without attribute values nothing can be learned: name an attribute")
             return cls(words=None, idf=np.zeros(0), schema=schema)
         vectorizer = _vectorizer(max_features=max_features, min_df=1 if len(texts) < _FEW_ROWS else 2)
@@ -104,14 +104,10 @@ class LinearFeatures:
 
         That of a value that was not there is the former `width`.
         """
-        start = self.text_width
-        rows = [np.arange(start)]
-        for attribute in self.schema:
-            ids = revision.ids.get(attribute.name, np.arange(attribute.size))[1:]
-            rows.append(np.where(ids > 0, start + ids - 1, self.width))
-            start += attribute.size - 1
-        rows.append(np.arange(start, self.width))
-        return replace(self, schema=revision.schema), np.concatenate(rows)
+        start, values = self.text_width, former_values(self.schema, revision)
+        values = np.where(values >= 0, start + values, self.width)
+        known = np.arange(start + values_of(self.schema), self.width)
+        return replace(self, schema=revision.schema), np.concatenate([np.arange(start), values, known])
 
     @property
     def text_width(self) -> int:
@@ -121,8 +117,7 @@ class LinearFeatures:
     @property
     def width(self) -> int:
         """Number of features F."""
-        values = sum(attribute.size - 1 for attribute in self.schema.attributes)
-        return self.text_width + values + described_width(self.schema)
+        return self.text_width + values_of(self.schema) + described_width(self.schema)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -205,8 +200,23 @@ def check_ids(ids: Array, schema: Schema) -> None:
             )
 
 
+def values_of(schema: Schema) -> int:
+    """Return the number of columns of `one_hot`: the sizes of all attributes without id 0."""
+    return sum(attribute.size - 1 for attribute in schema)
+
+
+def former_values(schema: Schema, revision: Revision) -> npt.NDArray[np.int64]:
+    """Return for each column of `one_hot` after a revision the number that it had; -1 for a new value."""
+    start, found = 0, [np.zeros(0, dtype=np.int64)]
+    for attribute in schema:
+        ids = revision.ids.get(attribute.name, np.arange(attribute.size))[1:]
+        found.append(np.where(ids > 0, start + ids - 1, -1))
+        start += attribute.size - 1
+    return np.concatenate(found)
+
+
 def one_hot(ids: Array, schema: Schema) -> Any:
-    """Return (n, sum of sizes without id 0); several slots of one attribute add up.
+    """Return (n, `values_of`); several slots of one attribute add up.
 
     Those of values that have nothing but their descriptions are empty.
     """

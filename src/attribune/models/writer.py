@@ -284,9 +284,7 @@ class Writer(Locked):
             input_ids: of the prompt, as `prompt_ids` or `chat_ids` returns them.
             attributes: a value for each attribute; those left out are missing.
             decoding: without a beam search, which writes no text before its end.
-            stop: see `TextStream`.
-            on_text: see `TextStream`.
-            on_token: see `TextStream`.
+            stop, on_text, on_token: see `TextStream`.
 
         Raises:
             DataError: for a value that cannot be used.

@@ -11,9 +11,8 @@ from attribune.core.door import as_argument
 from attribune.core.logs import show_note
 from attribune.core.process import keep_freed_memory
 from attribune.errors import ModelFolderError
-from attribune.models.auto import load_scorer
+from attribune.models.auto import Scorer, load_scorer
 from attribune.models.predictor import Predictor, Quantisation, quantised
-from attribune.models.scorer import Scorer
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 

@@ -30,10 +30,9 @@ from attribune.data.text_files import STDIN
 from attribune.errors import AttribuneError, ConfigError
 from attribune.findings import Finding
 from attribune.metrics.results import Scored
-from attribune.models.auto import load_scorer
+from attribune.models.auto import Scorer, load_scorer
 from attribune.models.linear import LinearModel
 from attribune.models.predictor import Predictor
-from attribune.models.scorer import Scorer
 from attribune.models.table_scores import TableScores
 from attribune.runs.card import run_card
 from attribune.runs.folder import RunFolder

@@ -10,9 +10,8 @@ from typing import TypeAlias
 from attribune.core.checksums import CheckedFiles, check_files
 from attribune.core.config import read_record
 from attribune.core.files import replace_file, write_json
-from attribune.models.auto import revised_model
+from attribune.models.auto import Scorer, revised_model
 from attribune.models.folder import CARD, ModelSnapshot
-from attribune.models.scorer import Scorer
 from attribune.runs.card import has_own_card, run_card
 from attribune.runs.folder import RunFolder
 from attribune.schema import Schema

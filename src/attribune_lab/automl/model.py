@@ -23,16 +23,16 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
+from attribune.core.arrays import Array
 from attribune.core.config import Settings
 from attribune.data.batching import length_cuts
 from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
-from attribune.models.baseline_files import BaselineFiles, StoredBaseline, stored_text
-from attribune.models.scorer import Baseline
+from attribune.models.baseline_model import Baseline, StoredBaseline
 from attribune.models.sizes import Sizes
 from attribune.models.word_features import LinearFeatures
 from attribune.schema.schema import Revision
-from attribune.tasks import Task, task_from_dict
+from attribune.tasks import Task
 from attribune_lab.backbones.words import PADDING, WordVocabulary, split_words
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -360,7 +360,7 @@ class AutoMLModel(Baseline):
         network: in evaluation mode, on the CPU.
     """
 
-    files: ClassVar[BaselineFiles] = BaselineFiles("automl", "automl model")
+    kind: ClassVar[str] = "automl"
     settings: NetworkSettings
     vocabulary: WordVocabulary
     features: LinearFeatures
@@ -371,8 +371,7 @@ class AutoMLModel(Baseline):
         parameters = list(self.network.parameters())
         total = sum(parameter.numel() for parameter in parameters)
         trained = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
-        counts = {"total": total, "trained": trained, "stored": total, "stored_bytes": 4 * total}
-        return Sizes(**counts, outputs=self.task.outputs, encoder=0, injected=0)
+        return Sizes(total=total, trained=trained, stored=total, stored_bytes=4 * total, outputs=self.task.outputs)
 
     def row_encoder(self, text_input: TextInput | None = None) -> Reader:
         """Return what reads the texts of rows."""
@@ -396,10 +395,6 @@ class AutoMLModel(Baseline):
         with torch.inference_mode(), torch.autocast("cpu", enabled=False):
             return self.network(batch.texts, batch.rows).float().numpy()  # type: ignore[no-any-return]
 
-    def describe(self, *, precision: str) -> dict[str, Any]:
-        """Return method, backbone, number of parameters and precision; the precision asked for makes no difference."""
-        return {"method": "automl", "backbone": None, "parameters": self.sizes().total, "precision": "float32"}
-
     def revised(self, revision: Revision) -> Self:
         """Return the model with values added to the schema, without weights, or taken away with theirs."""
         features, rows = self.features.revised(revision)
@@ -409,28 +404,22 @@ class AutoMLModel(Baseline):
         network = _network(self.settings, tensors, self.task, is_pair=self.network.is_pair)
         return replace(self, features=features, network=network)
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write `automl.json`, `automl.safetensors` and `schema.json`.
-
-        Raises:
-            ModelFolderError: when the folder cannot be written.
-        """
+    def stored(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Return what is stored; see `Baseline.stored`."""
         settings = {
-            "task": self.task.to_dict(),
-            **stored_text(self.text_input),
             "network": self.settings.model_dump(mode="json"),
             "is_pair": self.network.is_pair,
             "words": self.vocabulary.words,
             "features": self.features.words,
         }
         tensors = {name: tensor.numpy() for name, tensor in self.network.state_dict().items()}
-        self.files.save(folder, settings=settings, tensors=tensors | {_IDF: self.features.idf}, schema=self.schema)
+        return settings, tensors | {_IDF: self.features.idf}
 
     @classmethod
     def from_stored(cls, stored: StoredBaseline, *, backbone: str | Path | None) -> Self:
-        """Return the model of the files of `save_pretrained`; see `Baseline.from_stored`."""
+        """Return the model of what `stored` returned; see `Baseline.from_stored`."""
         saved = stored.settings
-        task, is_pair = task_from_dict(saved["task"]), bool(saved["is_pair"])
+        task, is_pair = stored.task, bool(saved["is_pair"])
         settings = NetworkSettings.from_dict(saved["network"], source=str(stored.path), saved=True)
         vocabulary = WordVocabulary(stored.texts("words"))
         words, idf = stored.texts("features"), stored.tensors[_IDF]

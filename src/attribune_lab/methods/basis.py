@@ -19,7 +19,6 @@ from attribune.methods.base import Embedded, Method, Pool, SiteModule
 from attribune.methods.condition import Condition
 from attribune.methods.config import AttributeMethodConfig, Point
 from attribune.methods.host import Host
-from attribune.methods.recurrent_weights import run_rows
 from attribune.methods.shapes import Documents, InputIds, Logits, Mask, States
 from attribune_lab import functional
 
@@ -191,7 +190,7 @@ class _EncoderSite(SiteModule):
         s = self.__dict__["shares"](condition)
         mixed = [functional.mixed_bases(s, B_n) for B_n in self.B_n]
         weights = [RowLSTMWeights(*mixed[start : start + 3]) for start in range(0, len(mixed), 3)]
-        return run_rows(cast(Recurrent, module), x.to(output.dtype), mask, weights)
+        return cast(Recurrent, module).run_rows(x.to(output.dtype), mask, weights)
 
 
 def _own_sizes(place: str, shape: tuple[int, ...], attributes: int) -> list[int]:

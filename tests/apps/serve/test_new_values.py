@@ -114,7 +114,7 @@ def vectors(run: Path, value: str = VALUE) -> dict[str, Any]:
     model: Any = load_run(run)[1].model
     number = model.schema["user"].values.ids([value])[0]
     assert number
-    owners = model.rows_of_values().items()
+    owners = model.values.owners().items()
     return {name: model.get_parameter(name).detach()[number].numpy() for name, owner in owners if owner == "user"}
 
 
