@@ -113,6 +113,7 @@ def calls(folder: Path, output: Path, predictor: Predictor) -> dict[str, Call]:
             "text": "text",
         },
         attribune.Predictor.from_pretrained: {"name": run},
+        attribune.AttributeModel.build: {"backbone": backbone, "schema": schema, "task": predictor.task},
         attribune.Schema.fit: {"table": {"user": ["a", "b"]}, "attributes": ["user"]},
         attribune.TextInput.of: {"columns": "text"},
         attribune.Categorical: {"name": "user"},
@@ -138,6 +139,7 @@ def calls(folder: Path, output: Path, predictor: Predictor) -> dict[str, Call]:
 NAMES = [
     *("read_table", "split_table", "train", "evaluate", "compare_runs", "explain", "next_texts", "predict", "export"),
     *("load_run", "load_model", "ablate", "encode_with_report", "Predictor.from_pretrained", "Schema.fit"),
+    "AttributeModel.build",
     *("TextInput.of", "Categorical", "MultiLabel", "Numeric", "Number", "Injector", "Decoding"),
     *("generate", "classifier", "predictor"),
 ]

@@ -124,6 +124,7 @@ def test_the_pipeline_refuses_what_has_no_classes(backbone: Path) -> None:
         ({"subfolder": "model"}, "give the folder itself"),
         ({"devicemap": "cpu"}, "did you mean device_map"),
         ({"device_map": {"a": 0, "b": 1}}, "not spread over several"),
+        ({"device_map": "cuda:99"}, r"device_map is 'cuda:99', and torch finds \d+ GPU"),
         ({"load_in_4bit": True}, "give quantization_config"),
         ({"quantization_config": Plain()}, "quantization_config is Plain: .* there is none here"),
     ],

@@ -13,11 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attribune.core.wording import counted
 from attribune.errors import ConfigError
 
 __all__ = [
     "at_least_float32",
     "check_batch_size",
+    "check_device",
     "check_precision",
     "computing_in",
     "default_device",
@@ -47,11 +49,20 @@ def is_recorded() -> bool:
 
 
 def named_device(name: str | None) -> torch.device:
-    """Return a device by its name, by default that of `default_device`; ConfigError for a name that torch refuses."""
+    """Return a device by its name, by default that of `default_device`; ConfigError for one that is not there."""
     try:
-        return torch.device(name or default_device())
+        device = torch.device(name or default_device())
     except RuntimeError as error:
         raise ConfigError(f"device is {name!r}: give cpu, cuda or cuda:0, or leave it out") from error
+    check_device(device, "device")
+    return device
+
+
+def check_device(device: torch.device, argument: str) -> None:
+    """Refuse a GPU that is not there by a ConfigError."""
+    count = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise ConfigError(f"{argument} is '{device}', and torch finds {counted(count, 'GPU')}: give cpu")
 
 
 _PRECISIONS = ("float32", "bf16")

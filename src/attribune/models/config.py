@@ -14,7 +14,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from attribune.backbones.added_tokens import is_added
 from attribune.backbones.architecture import ENCODER, LANGUAGE_MODEL, Architecture
 from attribune.core.config import short_repr
-from attribune.core.device import named_device
+from attribune.core.device import check_device, named_device
 from attribune.core.wording import closest
 from attribune.data.windows import Truncation
 from attribune.errors import ConfigError
@@ -233,9 +233,11 @@ def device_of(device_map: torch.device | str | int | Mapping[str, Any] | None) -
         return named_device(None)
     name = device_map[""] if isinstance(device_map, Mapping) and list(device_map) == [""] else device_map
     try:
-        return torch.device("cpu" if name is None else name)  # type: ignore[arg-type]
+        device = torch.device("cpu" if name is None else name)  # type: ignore[arg-type]
     except (RuntimeError, TypeError) as error:
         raise ConfigError(
             f"device_map is {device_map!r}: give auto or one device, such as 'cpu' or 'cuda:0'; the layers of a model "
             "are not spread over several"
         ) from error
+    check_device(device, "device_map")
+    return device

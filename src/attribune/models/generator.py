@@ -27,6 +27,7 @@ from transformers.utils.generic import can_return_tuple
 
 from attribune.backbones.architecture import LANGUAGE_MODEL
 from attribune.backbones.loading import AttentionDropout, LoadOptions
+from attribune.core.arguments import checked_arguments
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.methods import METHODS, Host, MethodConfig
@@ -58,6 +59,7 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
     task: Generation
 
     @classmethod
+    @checked_arguments
     def build(
         cls,
         backbone: str | PreTrainedModel,

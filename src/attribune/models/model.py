@@ -30,6 +30,7 @@ from attribune.backbones.placement import Pooling
 from attribune.backbones.sites import find_layers
 from attribune.backbones.sparse_attention import padded_inputs
 from attribune.backbones.tuning import Tuning
+from attribune.core.arguments import checked_arguments
 from attribune.core.device import at_least_float32, is_recorded
 from attribune.data.batching import batches_by_length
 from attribune.data.readers.base import EncodedRows
@@ -97,6 +98,7 @@ class AttributeModel(ConditionedModel):
     """H, of the vectors of documents."""
 
     @classmethod
+    @checked_arguments
     def build(
         cls,
         backbone: str | PreTrainedModel,
