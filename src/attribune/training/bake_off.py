@@ -177,11 +177,6 @@ def _with_method(recipe: Recipe, method: str) -> Recipe:
     return recipe if recipe.method["name"] == method else comparison_recipes(recipe, [method])[method]
 
 
-def _following(rows: int, all_rows: int) -> int:
-    """Return the number of training rows of the next round."""
-    return all_rows if all_rows < 2 * _GROWTH * rows else _GROWTH * rows
-
-
 def _expected(tried: Sequence[Tried], names: Sequence[str], rows: int) -> float:
     """Return the seconds that methods need on so many rows, by those of an earlier round."""
     return sum(one.seconds * rows / one.rows for one in tried if one.method in names)
@@ -206,7 +201,8 @@ class _BakeOff:
         while True:
             tables = {"train": train.select(np.sort(order[:rows])), "validation": validation}
             is_last = len(rounds) == _ROUNDS - 1 or rows == len(train)
-            following = 0 if is_last else _following(rows, len(train))
+            following = len(train) if len(train) < 2 * _GROWTH * rows else _GROWTH * rows
+            following = 0 if is_last else following
             tried: list[Tried] = []
             for name in names:
                 longest = max((one.seconds for one in tried), default=0.0)
