@@ -18,6 +18,7 @@ from attribune.models.boosting import BoostingModel, TextColumns, choose_boostin
 from attribune.models.features import SentenceVectors, VectorFeatures
 from attribune.models.linear import LinearModel, choose_c
 from attribune.runs.folder import RunFolder
+from attribune.runs.recipe import TrainingRecipe
 from attribune.schema.columns import column_batches
 from attribune.tasks.base import validation_score
 from attribune.tasks.capabilities import LINEAR, require
@@ -54,53 +55,46 @@ def _rows_of(data: PreparedData, read: Callable[[Any], Any]) -> dict[str, Any]:
     }
 
 
-def fit_linear(
-    data: PreparedData, text: TextInput | None, reporter: Reporter, *, by: str, surface: bool
-) -> LinearModel:
+def fit_linear(data: PreparedData, text: TextInput | None, settings: TrainingRecipe, reporter: Reporter) -> LinearModel:
     """Fit on at most `BASELINE_ROWS` training rows, with the regularisation chosen on the validation rows.
 
     Args:
         text: the text columns; None leaves the text out.
-        by: as `selection_score` takes it.
-        surface: whether the validation rows also choose if it reads how texts look.
     """
     rows = _rows_of(data, lambda table: None if text is None else text.read_all(table))
-    model, _ = choose_c(**rows, by=by, surface=surface)
+    model, _ = choose_c(**rows, by=settings.select_by, surface=settings.surface)
     if model.reads_surface:
         reporter.note("the linear model also reads how texts look, which is better on the validation rows")
     return model
 
 
-def fit_boosting(data: PreparedData, read: Callable[[Any], TextColumns], *, by: str, **options: Any) -> BoostingModel:
+def fit_boosting(
+    data: PreparedData, read: Callable[[Any], TextColumns], settings: TrainingRecipe, **options: Any
+) -> BoostingModel:
     """Fit on at most `BASELINE_ROWS` training rows, with settings that are chosen on the validation rows.
 
     Args:
         read: returns the texts of the rows of a table.
-        by: as `selection_score` takes it.
         options: further arguments of `choose_boosting`.
 
     Raises:
         ConfigError: for a task that the trees cannot learn.
     """
     require(data.task, LINEAR, what="the baseline boosting")
-    return choose_boosting(**_rows_of(data, read), by=by, **options)
+    return choose_boosting(**_rows_of(data, read), by=settings.select_by, **options)
 
 
-def _fit_frozen(
-    source: DataPlan, data: PreparedData, reporter: Reporter, *, with_weights: bool, by: str
-) -> LinearModel:
+def _fit_frozen(plan: TrainingPlan, data: PreparedData, reporter: Reporter, *, with_weights: bool) -> LinearModel:
     """Fit on the training rows; the penalty and the deviations of what values add are chosen on the validation rows.
 
     One after the other, each with the best of those before: the penalty of the weights of all, the deviation of the
     intercepts, and that of the values' own weights, if they have any.
 
-    Args:
-        by: as `selection_score` takes it.
-
     Raises:
         ConfigError: for a task that the linear models cannot learn.
     """
     require(data.task, LINEAR, what="a linear model on vectors")
+    source, by = plan.data, plan.training.select_by
     backbone = source.encoder.name
     vectors = SentenceVectors(backbone)
     vectors.to(default_device())
@@ -168,8 +162,8 @@ def train_linear(
 ) -> dict[str, Any]:
     """Fit on words and attributes, and save the model; `TrainingRecord` says what is returned."""
     started = time.perf_counter()
-    text, settings = plan.data.text if config.reads_text else None, plan.training
-    linear = fit_linear(data, text, reporter, by=settings.select_by, surface=settings.surface)
+    text = plan.data.text if config.reads_text else None
+    linear = fit_linear(data, text, plan.training, reporter)
     replace(linear, text_input=plan.data.text).save_pretrained(folder.model)
     return {"C": linear.C, "seconds": time.perf_counter() - started}
 
@@ -179,7 +173,7 @@ def train_boosting(
 ) -> dict[str, Any]:
     """Fit trees on words and attributes, and save the model; `TrainingRecord` says what is returned."""
     started = time.perf_counter()
-    model = fit_boosting(data, plan.data.text.read_rows, by=plan.training.select_by)
+    model = fit_boosting(data, plan.data.text.read_rows, plan.training)
     replace(model, text_input=plan.data.text).save_pretrained(folder.model)
     settings = {name: getattr(model, name) for name in ("iterations", "learning_rate", "min_samples_leaf")}
     return {"trees": settings, "seconds": time.perf_counter() - started}
@@ -190,7 +184,6 @@ def train_frozen(
 ) -> dict[str, Any]:
     """Fit on the vectors of a frozen backbone, and save the model; `TrainingRecord` says what is returned."""
     started = time.perf_counter()
-    with_weights, by = isinstance(config, Heads), plan.training.select_by
-    model = _fit_frozen(plan.data, data, reporter, with_weights=with_weights, by=by)
+    model = _fit_frozen(plan, data, reporter, with_weights=isinstance(config, Heads))
     replace(model, text_input=plan.data.text).save_pretrained(folder.model)
     return {"C": model.C, "seconds": time.perf_counter() - started}

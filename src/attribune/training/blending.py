@@ -209,19 +209,14 @@ def models_beside(
     fitted = next((linears[name] for name in names if name in linears), None)
     rows, text, settings = replace(data, schema=model.input_schema), training.data.text, training.training
     try:
-        linear = fitted or fit_linear(rows, text, Reporter(), by=settings.select_by, surface=settings.surface)
+        linear = fitted or fit_linear(rows, text, settings, Reporter())
     except DataError as error:  # such as texts without words
         return NoBlend(reason="fit", detail=str(error))
     if len(data.splits["train"].rows) > _TREES_ROWS or data.task.outputs > _TREES_OUTPUTS:
         return Beside(linear=linear)
     assert isinstance(linear.features, LinearFeatures)
-    trees = fit_boosting(
-        rows,
-        lambda table: _one_column(text.read_all(table)),
-        by=settings.select_by,
-        words=words_alone(linear.features),
-        growths=_GROWTH,
-    )
+    words = words_alone(linear.features)
+    trees = fit_boosting(rows, lambda table: _one_column(text.read_all(table)), settings, words=words, growths=_GROWTH)
     return Beside(linear=linear, trees=trees)
 
 

@@ -179,7 +179,7 @@ def score_baselines(
         encoder: of this model.
         linears: gets the linear models, by name.
     """
-    scored, source, settings = [], training.data, training.training
+    scored, source = [], training.data
     is_learnable = can(data.task, LINEAR)
     if not is_learnable:
         reporter.note(f"the linear baselines cannot learn the task {data.task.kind!r} and are left out")
@@ -197,7 +197,7 @@ def score_baselines(
         some = f" on {BASELINE_ROWS:,} of {row_count:,} rows" if row_count > BASELINE_ROWS else ""
         reporter.note(f"fitting the baseline {method}{some}")
         try:
-            model = fit_linear(rows, text, reporter, by=settings.select_by, surface=settings.surface)
+            model = fit_linear(rows, text, training.training, reporter)
         except DataError as error:  # such as texts without words
             reporter.note(f"the baseline {method} is left out: {error}")
             continue
