@@ -184,15 +184,16 @@ def score_baselines(
     if not is_learnable:
         reporter.note(f"the linear baselines cannot learn the task {data.task.kind!r} and are left out")
     read = _as_read(source, data, encoder, reporter) if is_learnable and "linear" not in exclude else None
-    cases = [("linear", source, data), ("attributes-only", source, data)]
+    cases = {"linear": read or (source, data)}
     if read is not None:
-        cases = [("linear", *read), (WHOLE_TEXTS, source, data), *cases[1:]]
+        cases[WHOLE_TEXTS] = source, data
     if len(data.schema):
-        cases[-1:-1] = [(TEXT_ONLY, source, replace(data, schema=Schema([])))]
-    for method, plan, rows in cases if is_learnable else ():
-        text = None if method == "attributes-only" else plan.text
-        if method in exclude or (text is None and not len(data.schema)):
+        cases[TEXT_ONLY] = source, replace(data, schema=Schema([]))
+        cases["attributes-only"] = source, data
+    for method, (plan, rows) in cases.items() if is_learnable else ():
+        if method in exclude:
             continue
+        text = None if method == "attributes-only" else plan.text
         row_count = len(data.splits["train"].rows)
         some = f" on {BASELINE_ROWS:,} of {row_count:,} rows" if row_count > BASELINE_ROWS else ""
         reporter.note(f"fitting the baseline {method}{some}")
