@@ -206,7 +206,7 @@ def test_a_check_counts_what_a_training_does(labels: list[str]) -> None:
     table = pd.DataFrame({"text": TEXTS, "label": labels, "who": [*PEOPLE[:-2], "n/a", "-"]})
     checked = check(table)
     plan = DataPlan.of(table_recipe({"data": table}, {})[0])
-    usable, _ = usable_rows(plan, table, "train")
+    usable = usable_rows(plan, table, "train", [])
     column = next(one for one in checked.columns if one.name == "label")
     assert column.missing == ROWS - len(usable.rows)
     assert sum(checked.classes.values()) == len(usable.rows)

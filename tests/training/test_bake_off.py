@@ -169,12 +169,11 @@ def test_time_is_kept_for_the_default_and_the_text_alone_on_many_rows(
     data = {"train": "given", "text": "text", "label": "stars", "attributes": [{"name": "user"}]}
     given: dict[str, Any] = {"folder": tmp_path, "selected": "log_loss", "reporter": Reporter()}
     rows = Dataset.from_dict({"text": ["x"] * 1600})
-    found, lines = bake_off._BakeOff(recipe=Recipe.from_dict({"data": data}), **given, train=print).rounds(
-        rows, rows, budget=budget
-    )
+    trying = bake_off._BakeOff(recipe=Recipe.from_dict({"data": data}), **given, train=print)
+    found = trying.rounds(rows, rows, budget=budget)
     assert [(one[0].rows, len(one)) for one in found] == rounds
     assert {"linear", "none", "injector"} <= {one.method for one in found[-1]}
-    assert ("for which the budget has no time" in lines[-1]) == (len(rounds) < 3)
+    assert ("for which the budget has no time" in trying.said[-1]) == (len(rounds) < 3)
 
 
 @pytest.mark.slow

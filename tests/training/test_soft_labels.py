@@ -180,24 +180,16 @@ def test_objects_are_read_from_all_formats_where_they_are_asked_for(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("cell", "message"),
-    [
-        ("good", "the label of row 3 is 'good', not a distribution"),
-        ('{"good": 0.5, "bad": 0.4}', "the label of row 3 has shares that sum to 0.9"),
-        ("{}", "the label of row 3 is an empty distribution"),
-        ('{"good": -1, "bad": 2}', "the label of row 3 gives the class 'good' the share -1"),
-    ],
-)
 @pytest.mark.parametrize("method", ["injector", "linear"])
-def test_labels_that_are_no_distributions_are_named(
-    tmp_path: Path, backbone: Path, cell: str, message: str, method: str, fails: Callable[..., str]
+def test_a_label_that_is_no_distribution_is_named_with_its_place(
+    tmp_path: Path, backbone: Path, method: str, fails: Callable[..., str]
 ) -> None:
     rows = [row | {"stars": '{"good": 0.5, "bad": 0.5}'} for row in REVIEWS]
-    rows[2]["stars"] = cell
+    rows[2]["stars"] = "good"
     data = small_runs.write_csv(tmp_path / "train.csv", rows)
     words = small_runs.train_command(data, tmp_path / "run", backbone=backbone, method=method)
-    assert f"train.csv: column 'stars': {message}" in fails(*words, "task.soft_labels=true")
+    message = "train.csv: column 'stars': the label of row 3 is 'good', not a distribution"
+    assert message in fails(*words, "task.soft_labels=true")
     assert not (tmp_path / "run").exists()
 
 

@@ -13,14 +13,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from filelock import FileLock, Timeout
 
 from attribune.core.files import clear_drafts, remove, replace_file
 from attribune.errors import ConfigError, ModelFolderError
 
-__all__ = ["HeldError", "JobFolder", "locked"]
+__all__ = ["HeldError", "Inside", "JobFolder", "locked"]
+
+
+class Inside:
+    """An attribute of an object with the `path` of a folder: the path of what has this name in it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, folder: Any, kind: type[Any]) -> Path:
+        return Path(folder.path, self.name)
 
 
 class HeldError(ConfigError):
@@ -48,6 +58,9 @@ class JobFolder:
     plan_name: ClassVar[str]
     summary_name: ClassVar[str | None] = None
 
+    lock_file = Inside(".lock")
+    """The file by which a process holds the folder."""
+
     @property
     def plan_file(self) -> Path:
         """What the job is; written first."""
@@ -58,11 +71,6 @@ class JobFolder:
         """What came of it; written last."""
         assert self.summary_name is not None
         return self.path / self.summary_name
-
-    @property
-    def lock_file(self) -> Path:
-        """The file by which a process holds the folder."""
-        return self.path / ".lock"
 
     def is_held(self) -> bool:
         """Whether another process holds the folder just now."""

@@ -13,15 +13,7 @@ from attribune.core.processes import is_main
 from attribune.core.wording import one_line
 from attribune.errors import AttribuneWarning
 
-__all__ = [
-    "LEVELS",
-    "LOGGER",
-    "VARIABLE",
-    "is_quiet",
-    "logging_to_stderr",
-    "show_note",
-    "write_line",
-]
+__all__ = ["LEVELS", "LOGGER", "VARIABLE", "is_quiet", "logging_to_stderr", "show_note", "write_line"]
 
 VARIABLE = "ATTRIBUNE_LOG"
 LOGGER = logging.getLogger("attribune")
@@ -59,12 +51,7 @@ def logging_to_stderr(level: int) -> Iterator[None]:
 
     Of several processes that train together, the first alone shows it.
     """
-    with _logging_to(_OnStderr(level if is_main() else logging.CRITICAL), level):
-        yield
-
-
-@contextmanager
-def _logging_to(handler: logging.Handler, level: int) -> Iterator[None]:
+    handler = _OnStderr(level if is_main() else logging.CRITICAL)
     earlier_level, showwarning = LOGGER.level, warnings.showwarning
     LOGGER.addHandler(handler)
     LOGGER.setLevel(level)

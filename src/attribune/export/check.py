@@ -7,10 +7,10 @@ from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from attribune.core.arrays import IntArray
 from attribune.core.door import as_argument
 from attribune.data.readers.base import EncodedRows, TextRows
 from attribune.data.tables import read_table, table_source_name
@@ -47,7 +47,7 @@ class Rows(NamedTuple):
             start = batch.stop
 
 
-def table_rows(predictor: Predictor, data: Any, *, ids: npt.NDArray[np.int64] | None) -> Rows:
+def table_rows(predictor: Predictor, data: Any, *, ids: IntArray | None) -> Rows:
     """Read and encode the first rows of a table.
 
     Args:
@@ -70,7 +70,7 @@ def table_rows(predictor: Predictor, data: Any, *, ids: npt.NDArray[np.int64] | 
     return Rows(encoded.with_attribute_ids(_fixed(encoded.attribute_ids, ids)), from_table=True)
 
 
-def random_rows(model: ConditionedModel, predictor: Predictor, *, ids: npt.NDArray[np.int64] | None) -> Rows:
+def random_rows(model: ConditionedModel, predictor: Predictor, *, ids: IntArray | None) -> Rows:
     """Draw rows of random tokens and of random attribute ids, unless these are fixed (slots,); the same every time."""
     rng = np.random.default_rng(0)
     max_length = min(_MAX_RANDOM_LENGTH, model.longest_text() or _MAX_RANDOM_LENGTH)
@@ -87,7 +87,7 @@ def random_rows(model: ConditionedModel, predictor: Predictor, *, ids: npt.NDArr
     return Rows(encoded.with_attribute_ids(_fixed(drawn, ids)), from_table=False)
 
 
-def _fixed(own: npt.NDArray[np.int64], ids: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
+def _fixed(own: IntArray, ids: IntArray | None) -> IntArray:
     return own if ids is None else np.repeat(ids[None], len(own), axis=0)
 
 

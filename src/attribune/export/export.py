@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Literal, Self, Unpack, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from attribune.core.arguments import checked_arguments
+from attribune.core.arrays import IntArray
 from attribune.core.checksums import checksum_of
 from attribune.core.door import as_argument
 from attribune.core.files import clear_drafts, draft_of, move_into_place, replace_file
@@ -44,13 +44,7 @@ from attribune.schema.schema import assigned_ids, assignments_text
 from attribune.tasks.capabilities import EXPORT, GRAPH, INT8, require
 from attribune.values.traces import EXPORT_MARKS, export_marks
 
-__all__ = [
-    "ExportFormat",
-    "Exported",
-    "export",
-    "merge_model",
-    "merged_model",
-]
+__all__ = ["ExportFormat", "Exported", "export", "merge_model", "merged_model"]
 
 ExportFormat = Literal["adapter", "onnx", "torch"]
 _ENDINGS: dict[str, str] = {"adapter": "", "onnx": ".onnx", "torch": ".pt2"}
@@ -165,7 +159,7 @@ class _Source:
     model: ConditionedModel
     predictor: Predictor
     assignments: Mapping[str, Sequence[str]] | None
-    ids: npt.NDArray[np.int64] | None
+    ids: IntArray | None
     backbone: str | Path | None
 
     @classmethod
@@ -223,7 +217,7 @@ class _Source:
         return assignments_text(self.assignments or {})
 
 
-def _clear_other_vectors(model: ConditionedModel, ids: npt.NDArray[np.int64]) -> None:
+def _clear_other_vectors(model: ConditionedModel, ids: IntArray) -> None:
     """Set the vectors of all values to zero that are not fixed: they are other people's, and stay with the run."""
     for name, attribute in model.values.owners().items():
         parameter = model.get_parameter(name)

@@ -39,13 +39,11 @@ __all__ = [
     "mean_accuracy",
     "mean_of",
     "mean_reciprocal_rank",
-    "of_pairs",
     "over_pairs",
     "pearson",
     "perplexity",
     "pooled",
     "positive_ranks",
-    "quotient",
     "r2",
     "ratio",
     "recall_at",
@@ -79,15 +77,15 @@ def _f1_formula(means: Array) -> Array:
     return _f1_of(means[..., 0], means[..., 1], means[..., 2])
 
 
-def _f1_over(name: str, counts: Array) -> Metric:
-    """Return the F1 of all rows from the true positives, predictions and true cells of each row (n, 3)."""
-    statistics, rows = np.unique(counts, axis=0, return_inverse=True)
-    return Metric(name=name, statistics=statistics.astype(np.float64), rows=rows.reshape(-1), formula=_f1_formula)
+def _of_counts(name: str, *counts: npt.ArrayLike, formula: Formula) -> Metric:
+    """Return the metric whose statistics are several numbers of each row, (n,) each."""
+    distinct, rows = np.unique(np.stack(list(map(np.asarray, counts)), axis=1), axis=0, return_inverse=True)
+    return Metric(name=name, statistics=distinct.astype(np.float64), rows=rows.reshape(-1), formula=formula)
 
 
 def f1_of_counts(name: str, hits: npt.ArrayLike, predicted: npt.ArrayLike, true: npt.ArrayLike) -> Metric:
     """Return the F1 over all rows of how many are predicted rightly, predicted and true in each row, (n,) each."""
-    return _f1_over(name, np.stack([np.asarray(counts) for counts in (hits, predicted, true)], axis=1))
+    return _of_counts(name, hits, predicted, true, formula=_f1_formula)
 
 
 def _ratio_formula(means: Array) -> Array:
@@ -96,9 +94,7 @@ def _ratio_formula(means: Array) -> Array:
 
 def ratio(name: str, part: npt.ArrayLike, whole: npt.ArrayLike) -> Metric:
     """Return the sum of counts (n,) of rows over the sum of other counts (n,); 0 where the latter is 0."""
-    counts = np.stack([np.asarray(part), np.asarray(whole)], axis=1)
-    statistics, rows = np.unique(counts, axis=0, return_inverse=True)
-    return Metric(name=name, statistics=statistics.astype(np.float64), rows=rows.reshape(-1), formula=_ratio_formula)
+    return _of_counts(name, part, whole, formula=_ratio_formula)
 
 
 def _macro_present_formula(means: Array) -> Array:
@@ -122,7 +118,7 @@ def f1(true: npt.ArrayLike, predicted: npt.ArrayLike, *, positive: int) -> Metri
     """Return the F1 of the class id `positive`; 0 where it is neither true nor predicted."""
     first, second = as_pair(true, predicted)
     is_true, is_predicted = first == positive, second == positive
-    return _f1_over("f1", np.stack([is_true & is_predicted, is_predicted, is_true], axis=1))
+    return f1_of_counts("f1", is_true & is_predicted, is_predicted, is_true)
 
 
 def macro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike, *, classes: int) -> Metric:
@@ -157,7 +153,7 @@ def _matthews_formula(means: Array) -> Array:
     """(c - p·t) / sqrt((1 - p·p)(1 - t·t)) of the share c of hits and the shares p, t of the classes."""
     hits, predicted, true = np.split(means, 3, axis=-1)
     spread = (1 - np.square(predicted).sum(axis=-1)) * (1 - np.square(true).sum(axis=-1))
-    return quotient(hits.sum(axis=-1) - (predicted * true).sum(axis=-1), spread)
+    return _quotient(hits.sum(axis=-1) - (predicted * true).sum(axis=-1), spread)
 
 
 def matthews(true: npt.ArrayLike, predicted: npt.ArrayLike, *, classes: int) -> Metric:
@@ -172,8 +168,7 @@ def matthews(true: npt.ArrayLike, predicted: npt.ArrayLike, *, classes: int) -> 
 def label_micro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     """Return the F1 over all (row, class) cells of two 0/1 arrays (n, C), for several labels per row."""
     first, second = (array.astype(bool) for array in as_pair(true, predicted, axes=2))
-    counts = np.stack([(first & second).sum(axis=1), second.sum(axis=1), first.sum(axis=1)], axis=1)
-    return _f1_over("micro_f1", counts)
+    return f1_of_counts("micro_f1", (first & second).sum(axis=1), second.sum(axis=1), first.sum(axis=1))
 
 
 def label_macro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
@@ -334,7 +329,7 @@ def recall_at(k: int, ranks: Ranks) -> Metric:
     return mean_of(f"recall_at_{k}", np.clip((k - ranks.above) / (ranks.beside + 1), 0, 1))
 
 
-def quotient(covariance: Array, spread: Array) -> Array:
+def _quotient(covariance: Array, spread: Array) -> Array:
     """Return covariance / sqrt(spread), 0 where one of the two variables is constant."""
     varies = spread > 1e-14
     return np.asarray(np.where(varies, covariance / np.sqrt(np.where(varies, spread, 1.0)), 0.0))
@@ -360,10 +355,10 @@ OF_NUMBERS = {make.__name__: make for make in (rmse, mae, r2, pearson, spearman)
 def _of_arrays(name: str, true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     values = np.stack(as_pair(true, predicted), axis=1).astype(np.float64)
     pairs, rows = np.unique(values, axis=0, return_inverse=True)
-    return of_pairs(name, sparse.eye_array(len(pairs), format="csr"), rows=rows.reshape(-1), pairs=pairs)
+    return _of_pairs(name, sparse.eye_array(len(pairs), format="csr"), rows=rows.reshape(-1), pairs=pairs)
 
 
-def of_pairs(name: str, statistics: Any, *, rows: Array, pairs: Array) -> Metric:
+def _of_pairs(name: str, statistics: Any, *, rows: Array, pairs: Array) -> Metric:
     """Return the correlation whose statistics (G, S) count pairs (S, 2) of a true and a predicted value."""
     formula = (_correlation if name == "pearson" else _rank_correlation)(pairs)
     return Metric(name=name, statistics=statistics, rows=rows, formula=formula, pairs=pairs)
@@ -399,7 +394,7 @@ def _rank_correlation(pairs: Array) -> Formula:
     def formula(weights: Array) -> Array:
         x, y = (_ranks(weights, column) - 0.5 for column in columns)
         covariance, xx, yy = ((weights * product).sum(axis=-1) for product in (x * y, x * x, y * y))
-        return quotient(covariance, xx * yy)
+        return _quotient(covariance, xx * yy)
 
     return formula
 
@@ -454,7 +449,7 @@ def over_pairs(metrics: Sequence[Metric], pairs: Array) -> list[Metric]:
     starts = np.cumsum([0, *(metric.statistics.shape[1] for metric in metrics)])
     shapes = [(metric.statistics.shape[0], len(pairs)) for metric in metrics]
     joined = [
-        of_pairs(
+        _of_pairs(
             metric.name,
             sparse.csr_array(
                 (

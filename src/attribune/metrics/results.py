@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from attribune.core.arrays import Array, IntArray
 from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
 from attribune.metrics.metric import Metric
 
@@ -35,7 +35,7 @@ ENOUGH_TO_LEAVE_OUT = 100
 """Scored rows with a value of some attributes, of which fewer do not say that these can be left out."""
 
 
-def count_ranges(counts: npt.NDArray[Any], *, bins: int = 10) -> list[tuple[int, int]]:
+def count_ranges(counts: Array, *, bins: int = 10) -> list[tuple[int, int]]:
     """Return up to about `bins` ranges of counts (n,), ends included, with similar numbers of rows and at least twenty.
 
     Rows with count 0 have a range of their own if there are enough of them.
@@ -124,7 +124,7 @@ class Scored:
     condition: AttributeUse = "given"
     metrics: Mapping[str, Mapping[str, Metric]]
     judgements: Mapping[str, Mapping[str, Metric]] = field(default_factory=dict)
-    counts: Mapping[str, Mapping[str, npt.NDArray[np.int64]]] = field(default_factory=dict)
+    counts: Mapping[str, Mapping[str, IntArray]] = field(default_factory=dict)
     proper: Mapping[str, Metric] = field(default_factory=dict)
     hidden: HiddenAttributes = HiddenAttributes()
     uncalibrated: Mapping[str, float] = field(default_factory=dict)

@@ -57,7 +57,9 @@ def generate(
     writer = Writer.of(predictor)
     report = EncodingReport({})
     for first_row, prompts, values in _rows(writer, data, prompt=prompt, given=fixed):
-        with numbered_in_file(range(first_row - 1 + len(prompts)), "the input" if data is None else _name(data)):
+        with numbered_in_file(
+            range(first_row - 1 + len(prompts)), "the input" if data is None else table_source_name(data)
+        ):
             texts, counted = writer.write(prompts, values, decoding, first_row=first_row)
         report = report + counted
         for index, (text_prompt, written) in enumerate(zip(prompts, texts, strict=True)):
@@ -72,10 +74,6 @@ def generate(
                 }
     for line in report.lines():
         (reporter or Reporter()).note(line)
-
-
-def _name(data: Any) -> str:
-    return str(table_source_name(data))
 
 
 def _rows(
@@ -95,7 +93,7 @@ def _rows(
     names = list(dict.fromkeys([*asked, *(name for name in writer.attributes if name not in given)]))
     for name in names:
         if name not in table.column_names:
-            raise missing_column(table.column_names, name, source=_name(data))
+            raise missing_column(table.column_names, name, source=table_source_name(data))
     rows = table.select_columns(names or table.column_names[:1])
     for first_row, arrays in column_batches(rows, rows.column_names, batch_size=writer.batch_size):
         columns = {name: array.to_pylist() for name, array in arrays.items()}

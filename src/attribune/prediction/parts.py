@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cache
@@ -37,16 +37,7 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
 
-__all__ = [
-    "PART_ROWS",
-    "FilePart",
-    "Job",
-    "Mark",
-    "PartsFolder",
-    "is_whole",
-    "predict_parts",
-    "read_parts",
-]
+__all__ = ["PART_ROWS", "FilePart", "Job", "Mark", "PartsFolder", "is_whole", "predict_parts", "read_parts"]
 
 PART_ROWS = 16_384
 """Rows of a part, except the last one of a file."""
@@ -337,11 +328,10 @@ def _predict_parts(job: Job, folder: PartsFolder, reporter: Reporter) -> int:
     marks = folder.begin(job, digest=_digest(job.run))
     summary = folder.finished()
     if summary is not None:
-        there = _amount(summary["rows"], summary["parts"])
-        reporter.note(f"{job.output} is finished already: {there}")
+        reporter.note(f"{job.output} is finished already: {_amount(summary['rows'], summary['parts'])}")
         return int(summary["rows"])
     if marks:
-        reporter.note(f"resuming after {_amount(_rows(marks.values()), len(marks))}")
+        reporter.note(f"resuming after {_amount(_rows(marks), len(marks))}")
     told = time.monotonic()
     for mark in _missing(job, marks):
         # `header_columns` does not know the columns of all files beforehand.
@@ -350,14 +340,14 @@ def _predict_parts(job: Job, folder: PartsFolder, reporter: Reporter) -> int:
         marks[mark.file, mark.first_row] = mark
         if time.monotonic() - told > _NOTE_INTERVAL:
             told = time.monotonic()
-            reporter.note(f"{_amount(_rows(marks.values()), len(marks))} done")
+            reporter.note(f"{_amount(_rows(marks), len(marks))} done")
     reports = folder.finish(job, marks)
     for name, report in reports.items():
         note_empty_texts(report, name, reporter)
     for line in sum(reports.values(), EncodingReport({})).lines():
         reporter.note(line)
-    reporter.note(f"{_amount(_rows(marks.values()), len(marks))} written to {job.output}")
-    return _rows(marks.values())
+    reporter.note(f"{_amount(_rows(marks), len(marks))} written to {job.output}")
+    return _rows(marks)
 
 
 def _missing(job: Job, marks: Mapping[tuple[int, int], Mark]) -> Iterator[Mark]:
@@ -404,5 +394,5 @@ def _amount(rows: int, parts: int) -> str:
     return f"{counted(rows, 'row')} in {counted(parts, 'part')}"
 
 
-def _rows(marks: Iterable[Mark]) -> int:
-    return sum(mark.rows for mark in marks)
+def _rows(marks: Mapping[tuple[int, int], Mark]) -> int:
+    return sum(mark.rows for mark in marks.values())

@@ -10,9 +10,9 @@ from dataclasses import asdict
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
+from attribune.core.arrays import BoolArray, IntArray
 from attribune.findings import Finding
 from attribune.metrics.bootstrap import PairedResult, YesOrNo, paired
 from attribune.metrics.metric import Metric
@@ -211,7 +211,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def gains_by_count(given: Metric, hidden: Metric, counts: Mapping[str, npt.NDArray[np.int64]]) -> list[CountGain]:
+def gains_by_count(given: Metric, hidden: Metric, counts: Mapping[str, IntArray]) -> list[CountGain]:
     """Compare a model with itself without attributes, on rows with rare and with frequent values of each attribute.
 
     Values that no training row has are a group of their own; the others are two groups with about as many rows. Rows
@@ -240,7 +240,7 @@ def gains_by_count(given: Metric, hidden: Metric, counts: Mapping[str, npt.NDArr
     return gains
 
 
-def value_counts(schema: Schema, table: Table) -> dict[str, npt.NDArray[np.int64]]:
+def value_counts(schema: Schema, table: Table) -> dict[str, IntArray]:
     """Return the training rows with each row's value (n,), for each attribute whose values have ids of their own.
 
     A value that no training row has is counted 0, and a row without a value -1.
@@ -253,7 +253,7 @@ def value_counts(schema: Schema, table: Table) -> dict[str, npt.NDArray[np.int64
     return counts
 
 
-def _has_value(schema: Schema, table: Table, name: str) -> npt.NDArray[np.bool_]:
+def _has_value(schema: Schema, table: Table, name: str) -> BoolArray:
     """Return whether each row (n,) has a value of an attribute, known or not."""
     missing = frozenset(text for text in map(canonical, schema.missing) if text is not None)
     found = []
@@ -266,7 +266,7 @@ def _has_value(schema: Schema, table: Table, name: str) -> npt.NDArray[np.bool_]
     return np.concatenate(found) if found else np.zeros(0, dtype=bool)
 
 
-def _rare_and_frequent(counts: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
+def _rare_and_frequent(counts: IntArray) -> list[tuple[int, int]]:
     """Return ranges of counts (n,), ends included: 0, and two with about as many rows; only those with enough rows."""
     levels, rows = np.unique(counts[counts > 0], return_counts=True)
     ends = np.cumsum(rows)

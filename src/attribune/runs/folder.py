@@ -16,7 +16,7 @@ from attribune.core.checksums import CHECKSUMS, CheckedFiles, check_files
 from attribune.core.config import checked_record, read_record, read_yaml
 from attribune.core.door import as_argument, as_call
 from attribune.core.files import json_bytes, move_into_place, read_json_lines, replace_file
-from attribune.core.job_folder import JobFolder
+from attribune.core.job_folder import Inside, JobFolder
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.folder import CARD, CONFIG, OLD_MODEL, SCHEMA, TENSORS, ModelFolder
 from attribune.models.sizes import Sizes
@@ -41,6 +41,31 @@ class RunFolder(JobFolder):
     plan_name = "recipe.yaml"
     summary_name = "metrics.json"
 
+    rows = Inside("rows.json")
+    """The checksum of the rows of the run."""
+    model = Inside("model")
+    """The model's folder."""
+    outcome = Inside("training.json")
+    """How the training went; written after the model."""
+    log = Inside("log.jsonl")
+    """Losses and metrics during training, one JSON object per line."""
+    checkpoints = Inside("checkpoints")
+    """The checkpoints that an interrupted training resumes from; removed at the end."""
+    trials = Inside("trials")
+    """The records of the trials of a method that searches by itself."""
+    bake_off = Inside("bake_off.json")
+    """What came of the bake-off that chose the method, if one did."""
+    bake_off_runs = Inside(".bake_off")
+    """The trainings of a bake-off; removed at its end."""
+    folds = Inside(".folds")
+    """The trainings of a cross-validation; removed at its end."""
+    page = Inside("report.html")
+    """The HTML report, if there is one."""
+    tensorboard = Inside("tensorboard")
+    """The files of TensorBoard, if it was used."""
+    _old_model = Inside(OLD_MODEL)
+    _new_model = Inside(".model.new")
+
     @classmethod
     def of(cls, path: str | Path) -> RunFolder:
         """Return the run of a folder: its own, or that around the folder of its model."""
@@ -54,64 +79,9 @@ class RunFolder(JobFolder):
         """Whether the folder is that of a saved or exported model, without a run."""
         return not self.is_begun and (self.path / CONFIG).is_file() and (self.path / TENSORS).is_file()
 
-    @property
-    def rows(self) -> Path:
-        """The checksum of the rows of the run."""
-        return self.path / "rows.json"
-
-    @property
-    def model(self) -> Path:
-        """The model's folder."""
-        return self.path / "model"
-
-    @property
-    def outcome(self) -> Path:
-        """How the training went; written after the model."""
-        return self.path / "training.json"
-
-    @property
-    def log(self) -> Path:
-        """Losses and metrics during training, one JSON object per line."""
-        return self.path / "log.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The checkpoints that an interrupted training resumes from; removed at the end."""
-        return self.path / "checkpoints"
-
-    @property
-    def trials(self) -> Path:
-        """The records of the trials of a method that searches by itself."""
-        return self.path / "trials"
-
-    @property
-    def bake_off(self) -> Path:
-        """What came of the bake-off that chose the method, if one did."""
-        return self.path / "bake_off.json"
-
-    @property
-    def bake_off_runs(self) -> Path:
-        """The trainings of a bake-off; removed at its end."""
-        return self.path / ".bake_off"
-
-    @property
-    def folds(self) -> Path:
-        """The trainings of a cross-validation; removed at its end."""
-        return self.path / ".folds"
-
     def fold(self, number: int) -> RunFolder:
         """The training that scores the rows of a fold."""
         return RunFolder(self.folds / str(number))
-
-    @property
-    def page(self) -> Path:
-        """The HTML report, if there is one."""
-        return self.path / "report.html"
-
-    @property
-    def tensorboard(self) -> Path:
-        """The files of TensorBoard, if it was used."""
-        return self.path / "tensorboard"
 
     def predictions(self, part: str) -> Path:
         """Labels, predictions and probabilities of every row of a part."""
@@ -389,14 +359,6 @@ class RunFolder(JobFolder):
     def model_mark(self) -> tuple[tuple[int, int, int] | None, ...]:
         """What is another after any change of the model's files: inode, size and time of each, None without one."""
         return tuple(_mark(self.model / name) for name in (CONFIG, SCHEMA, TENSORS, CHECKSUMS))
-
-    @property
-    def _old_model(self) -> Path:
-        return self.path / OLD_MODEL
-
-    @property
-    def _new_model(self) -> Path:
-        return self.path / ".model.new"
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:

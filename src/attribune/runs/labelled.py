@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from datasets import Dataset
 
+from attribune.core.arrays import Array, BoolArray, IntArray
 from attribune.core.wording import counted
 from attribune.data.clusters import Clusters, clusters_note, find_clusters
 from attribune.data.selection import listed_labels, missing_label_words, rows_with_text, shuffle_columns
@@ -42,8 +42,8 @@ class LabelledRows:
     """
 
     rows: Dataset
-    numbers: npt.NDArray[np.int64]
-    labels: npt.NDArray[Any]
+    numbers: IntArray
+    labels: Array
     source: str
     clusters: Clusters
     notes: list[str]
@@ -95,15 +95,7 @@ class LabelledRows:
         return replace(rows, trained=trained or 0)
 
     @classmethod
-    def _of(
-        cls,
-        recipe: Recipe,
-        predictor: Predictor,
-        table: Dataset,
-        numbers: npt.NDArray[np.int64],
-        *,
-        source: str,
-    ) -> Self:
+    def _of(cls, recipe: Recipe, predictor: Predictor, table: Dataset, numbers: IntArray, *, source: str) -> Self:
         """Choose the rows with a text and a label; `numbers` are the indices of the rows in the source."""
         needed = [*recipe.data.text_input().names, *recipe.data.label, *recipe.label_columns]
         require_columns(table.column_names, needed, source=source)
@@ -170,7 +162,7 @@ class LabelledRows:
         known = _with_known_label(self.labels)
         return self if known is None or known.all() else self._select(np.flatnonzero(known))
 
-    def _select(self, rows: npt.NDArray[np.int64]) -> Self:
+    def _select(self, rows: IntArray) -> Self:
         return replace(
             self,
             rows=self.rows.select(rows),
@@ -180,14 +172,14 @@ class LabelledRows:
         )
 
 
-def _with_known_label(labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_] | None:
+def _with_known_label(labels: Array) -> BoolArray | None:
     """Return (n,) whether a row has a label of the training; None for labels that are no numbers of classes."""
     if np.asarray(labels).dtype != np.int64:
         return None
     return np.asarray((labels.reshape(len(labels), -1) != UNSEEN).any(axis=1))
 
 
-def _own_rows(run: str | Path, recipe: Recipe) -> tuple[Dataset, npt.NDArray[np.int64], str, str]:
+def _own_rows(run: str | Path, recipe: Recipe) -> tuple[Dataset, IntArray, str, str]:
     """Read the test rows of a run: the rows, their indices in their table, its name, and a note that says so."""
     try:
         scores = StoredScores.read(run)
@@ -202,9 +194,7 @@ def _own_rows(run: str | Path, recipe: Recipe) -> tuple[Dataset, npt.NDArray[np.
     return table, scores.parts[part]["rows"].astype(np.int64), source, note
 
 
-def _on_the_scale(
-    recipe: Recipe, table: Dataset, numbers: npt.NDArray[np.int64]
-) -> tuple[Dataset, npt.NDArray[np.int64], list[str]]:
+def _on_the_scale(recipe: Recipe, table: Dataset, numbers: IntArray) -> tuple[Dataset, IntArray, list[str]]:
     """Leave out the rows whose label is outside the scale, as the training of the run did, with a note."""
     columns = [list(table[column]) for column in recipe.label_columns]
     bad = recipe.task_class.codec_for(recipe.task_options).outside(columns)

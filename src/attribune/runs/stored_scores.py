@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from datasets import Dataset
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from attribune.core.arrays import Array
 from attribune.data.tables import read_table
 from attribune.data.texts import share_texts
 from attribune.errors import AttribuneError, DataError, ModelFolderError
@@ -36,7 +36,7 @@ LOGITS, HIDDEN_LOGITS, NETWORK_LOGITS = "logits", "hidden", "network"
 """Names of stored scores: of the model, with every attribute hidden, and of its network without models beside it."""
 
 
-def network_logits(arrays: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def network_logits(arrays: Mapping[str, Array]) -> Array:
     """Return the stored scores of the network alone, which are those of the model where no others count beside it."""
     return arrays.get(NETWORK_LOGITS, arrays[LOGITS])
 
@@ -62,7 +62,7 @@ class StoredScores:
     """
 
     task: Task
-    parts: dict[str, dict[str, npt.NDArray[Any]]]
+    parts: dict[str, dict[str, Array]]
     scored: dict[str, int]
     """Number of rows that the training scored in each part; `parts` lacks those that were forgotten since."""
 
@@ -97,7 +97,7 @@ class StoredScores:
         folder = RunFolder.of(path)
         results = folder.read_results()
         task = task_from_dict(results.task)
-        parts: dict[str, dict[str, npt.NDArray[Any]]] = {}
+        parts: dict[str, dict[str, Array]] = {}
         for part in [name for name in ("validation", "test") if name in results.rows]:
             file = folder.checked(folder.logits(part))
             try:

@@ -178,14 +178,7 @@ class _Compared(VerdictPart):
 
 
 class BaselineResult(_Compared):
-    """The model against the best of the cheap baselines.
-
-    Args:
-        answer: whether the model is better.
-        comparison: by the proper score of the task, or by the main metric if there is none.
-        readable: by the main metric, if that is another one.
-        advice: what to try where it is not.
-    """
+    """The model against the best of the cheap baselines; `advice` is what to try where it is not better."""
 
     advice: list[str] = Field(default_factory=list)
 
@@ -199,10 +192,7 @@ class AttributeEffect(_Compared):
     """The model against one that does not know the attributes.
 
     Args:
-        answer: whether the attributes help; no where the model is worse with them.
         against: the same model with its attributes ``hidden``, or another one that was ``trained without`` them.
-        comparison: by the proper score of the task, or by the main metric if there is none.
-        readable: by the main metric, if that is another one.
     """
 
     against: Literal["hidden", "trained without"]

@@ -11,13 +11,12 @@ from itertools import islice
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BeforeValidator, ValidationInfo
 
-from attribune.core.arrays import Array
+from attribune.core.arrays import Array, BoolArray
 from attribune.core.config import short_repr
 from attribune.core.door import as_argument
-from attribune.core.wording import shortened
+from attribune.core.wording import counted, shortened
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.findings import Finding
 from attribune.schema.columns import (
@@ -53,8 +52,10 @@ __all__ = [
     "rare_classes",
     "require_columns",
     "require_flag",
+    "same_text_note",
     "scales_of",
     "sorted_classes",
+    "texts_differ",
 ]
 
 UNSEEN = -100
@@ -133,6 +134,17 @@ def compared_texts(columns: Sequence[Column]) -> list[tuple[str, ...]]:
         return as_written(value).strip()
 
     return [tuple(map(text, row)) for row in zip(*columns, strict=True)]
+
+
+def texts_differ(texts: Sequence[str]) -> bool | None:
+    """Whether the last two of `compared_texts` of a row differ; None where one of all is missing."""
+    return texts[-1] != texts[-2] if all(texts) else None
+
+
+def same_text_note(rows: int) -> list[str]:
+    """Say how many rows are left out that have the same text twice; nothing where none is."""
+    words = "row has the same text twice and is left out", "rows have the same text twice and are left out"
+    return [counted(rows, *words)] if rows else []
 
 
 def _missing_texts(missing: Any) -> tuple[str, ...]:
@@ -282,7 +294,7 @@ OptionalFlag = Annotated[bool | None, BeforeValidator(_optional_flag)]
 
 def outside_of(
     column: Column, *, missing: Collection[str], known: Collection[str] | None, as_numbers: bool
-) -> npt.NDArray[np.bool_]:
+) -> BoolArray:
     """Return (n,) whether a label is present and not known.
 
     Args:

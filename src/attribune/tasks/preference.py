@@ -20,7 +20,17 @@ from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded, ScoreBy, Task, TaskHead, check_metrics, checked_logits
 from attribune.tasks.codecs import LabelCodec
 from attribune.tasks.inputs import ComparedTexts, TaskInput
-from attribune.tasks.labels import Column, Flag, MissingTexts, class_ids, class_names, compared_texts, label_texts
+from attribune.tasks.labels import (
+    Column,
+    Flag,
+    MissingTexts,
+    class_ids,
+    class_names,
+    compared_texts,
+    label_texts,
+    same_text_note,
+    texts_differ,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -102,22 +112,14 @@ class Sides(LabelCodec):
         encoded, _ = class_ids(labels, self.classes)
         if self.learns_ties:
             encoded[[label in self.ties for label in labels]] = TIE
-        return encoded, (encoded >= 0) & _differ(columns)
+        return encoded, (encoded >= 0) & np.array([differ is True for differ in _differences(columns)], dtype=bool)
 
     def notes(self, columns: Sequence[Column]) -> list[str]:
         """Say how many rows with two texts are left out, and why."""
         is_tie = [label in self.ties and not self.learns_ties for label in self._labels(columns, 1)]
-        ties = np.array(is_tie, dtype=bool)
-        alike = ~_differ(columns) & ~ties & _filled(columns)
-        reasons = [
-            (int(ties.sum()), "row is a tie and is left out", "rows are ties and are left out"),
-            (
-                int(alike.sum()),
-                "row has the same text twice and is left out",
-                "rows have the same text twice and are left out",
-            ),
-        ]
-        return [counted(*reason) for reason in reasons if reason[0]]
+        alike = sum(differ is False for differ, tie in zip(_differences(columns), is_tie, strict=True) if not tie)
+        ties = counted(sum(is_tie), "row is a tie and is left out", "rows are ties and are left out")
+        return [*([ties] if any(is_tie) else []), *same_text_note(alike)]
 
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return ``-log P`` of each preference, or tie; zero without one."""
@@ -304,16 +306,6 @@ def _found_labels(column: Column, *, ties: Sequence[str], missing: Sequence[str]
     )
 
 
-def _pairs(columns: Sequence[Column]) -> list[tuple[str, ...]]:
-    """Return the two texts of each row, "" for a missing one; two that differ where they are not known."""
-    return compared_texts(columns[-2:]) if len(columns) > 1 else [("1", "2")] * len(columns[0])
-
-
-def _filled(columns: Sequence[Column]) -> Array:
-    """Return (n,) whether a row has two texts."""
-    return np.array([all(pair) for pair in _pairs(columns)], dtype=bool)
-
-
-def _differ(columns: Sequence[Column]) -> Array:
-    """Return (n,) whether a row has two texts that are not the same."""
-    return np.array([all(pair) and len({*pair}) == 2 for pair in _pairs(columns)], dtype=bool)
+def _differences(columns: Sequence[Column]) -> list[bool | None]:
+    """Return `texts_differ` of each row; True where the texts are not known."""
+    return list(map(texts_differ, compared_texts(columns[-2:]))) if len(columns) > 1 else [True] * len(columns[0])

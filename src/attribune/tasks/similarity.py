@@ -14,7 +14,7 @@ from attribune.core.arrays import Array
 from attribune.core.config import checked_dataclass
 from attribune.core.door import as_argument
 from attribune.core.hashing import text_number
-from attribune.core.wording import counted, did_you_mean
+from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.metrics import formulas as metric
 from attribune.metrics.formulas import RECALL_AT, mean_reciprocal_rank, positive_ranks, recall_at
@@ -23,7 +23,15 @@ from attribune.schema.columns import MISSING, NO_NUMBER, canonical
 from attribune.tasks.base import Decoded, ScoreBy, Task, TaskHead, check_metrics, checked_logits
 from attribune.tasks.codecs import LabelCodec, Numbers
 from attribune.tasks.inputs import ComparedTexts, InputSettings, TaskInput
-from attribune.tasks.labels import Column, MissingTexts, compared_texts, label_numbers, number_of
+from attribune.tasks.labels import (
+    Column,
+    MissingTexts,
+    compared_texts,
+    label_numbers,
+    number_of,
+    same_text_note,
+    texts_differ,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -335,9 +343,7 @@ class _Rows(LabelCodec, ABC):
 
     def notes(self, columns: Sequence[Column]) -> list[str]:
         """Say how many rows with texts are left out, since they have the same one twice."""
-        alike = sum(_differ(row[: self.candidates]) is False for row in compared_texts(columns))
-        same = "row has the same text twice and is left out", "rows have the same text twice and are left out"
-        return [counted(alike, *same)] if alike else []
+        return same_text_note(sum(texts_differ(row[: self.candidates]) is False for row in compared_texts(columns)))
 
     def logits(self, vectors: Tensor) -> Tensor:
         """Return the logits (B, outputs) of the vectors (B, candidates, H) of texts."""
@@ -418,7 +424,7 @@ class _Pairs(_Rows):
 
     def encode(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
         texts = compared_texts(columns)
-        is_usable = np.array([_differ(row[:2]) is True for row in texts], dtype=bool)
+        is_usable = np.array([texts_differ(row[:2]) is True for row in texts], dtype=bool)
         return np.array([_number(row[1:]) for row in texts], dtype=np.int64), is_usable
 
     def logits(self, vectors: Tensor) -> Tensor:
@@ -452,7 +458,7 @@ class _Triplets(_Rows):
 
     def encode(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
         texts = compared_texts(columns)
-        is_usable = np.array([_differ(row) is True for row in texts], dtype=bool)
+        is_usable = np.array([texts_differ(row) is True for row in texts], dtype=bool)
         return np.zeros(len(texts), dtype=np.int64), is_usable
 
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -466,11 +472,6 @@ class _Triplets(_Rows):
 
 
 _FORMS: Mapping[str, type[_Rows]] = {"scores": _Scores, "pairs": _Pairs, "triplets": _Triplets}
-
-
-def _differ(texts: Sequence[str]) -> bool | None:
-    """Whether the last two texts of a row differ; None where one is missing."""
-    return texts[-1] != texts[-2] if all(texts) else None
 
 
 def _number(texts: Sequence[str]) -> int:

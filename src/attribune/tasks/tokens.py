@@ -12,22 +12,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from attribune.core.arrays import Array
+from attribune.core.arrays import Array, IntArray
 from attribune.core.wording import shortened
 from attribune.errors import DataError
 from attribune.schema.columns import as_written, canonical, json_value
 from attribune.tasks.base import Task
 from attribune.tasks.inputs import TaskInput, WordList
 
-__all__ = [
-    "TokenRow",
-    "TokenTask",
-    "TokenWindow",
-    "object_array",
-    "word_list",
-]
+__all__ = ["TokenRow", "TokenTask", "TokenWindow", "object_array", "word_list"]
 
 
 def word_list(cell: Any) -> list[str] | None:
@@ -68,7 +61,7 @@ class TokenWindow:
     """
 
     ids: list[int]
-    marks: npt.NDArray[np.int64]
+    marks: IntArray
     bounds: tuple[int, int] = (0, 0)
     segment_start: int | None = None
 

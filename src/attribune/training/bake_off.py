@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -141,16 +141,13 @@ def choose_method(
     recipe = with_all_classes(recipe, parts)
     selected = _metric_of(recipe, prepared)
     bake_off = _BakeOff(recipe=recipe, folder=folder, selected=selected, train=train, reporter=reporter)
-    rounds, lines = bake_off.rounds(parts["train"], parts["validation"], budget=budget)
+    rounds = bake_off.rounds(parts["train"], parts["validation"], budget=budget)
     method, reason = bake_off.choice(rounds[-1])
-    said = [reason]
+    bake_off.say(reason)
     if recipe.data.written and not _with_method(recipe, method).data.written:
         names = ", ".join(recipe.data.written)
-        said.append(f"method auto: {method} cannot have values in front of the text: written is left out ({names})")
-    for line in said:
-        lines.append(line)
-        reporter.note(line)
-    return Choice(method=method, metric=selected, rounds=tuple(map(tuple, rounds)), lines=tuple(lines))
+        bake_off.say(f"method auto: {method} cannot have values in front of the text: written is left out ({names})")
+    return Choice(method=method, metric=selected, rounds=tuple(map(tuple, rounds)), lines=tuple(bake_off.said))
 
 
 def _metric_of(recipe: Recipe, prepared: PreparedData) -> str:
@@ -177,11 +174,6 @@ def _with_method(recipe: Recipe, method: str) -> Recipe:
     return recipe if recipe.method["name"] == method else comparison_recipes(recipe, [method])[method]
 
 
-def _following(rows: int, all_rows: int) -> int:
-    """Return the number of training rows of the next round."""
-    return all_rows if all_rows < 2 * _GROWTH * rows else _GROWTH * rows
-
-
 def _expected(tried: Sequence[Tried], names: Sequence[str], rows: int) -> float:
     """Return the seconds that methods need on so many rows, by those of an earlier round."""
     return sum(one.seconds * rows / one.rows for one in tried if one.method in names)
@@ -194,19 +186,24 @@ class _BakeOff:
     selected: str
     train: Train
     reporter: Reporter
+    said: list[str] = field(default_factory=list)
 
-    def rounds(self, train: Dataset, validation: Dataset, *, budget: float) -> tuple[list[list[Tried]], list[str]]:
-        """Return what was tried in each round, and sentences about it."""
+    def say(self, line: str) -> None:
+        self.said.append(line)
+        self.reporter.note(line)
+
+    def rounds(self, train: Dataset, validation: Dataset, *, budget: float) -> list[list[Tried]]:
+        """Return what was tried in each round."""
         order = np.random.default_rng(self.recipe.training.seed).permutation(len(train))
         rows, left = max(_FIRST_ROWS, len(train) // _GROWTH**2), budget
         rows = rows if _LEAST_GROWTH * rows <= len(train) else len(train)
         names = [*_IN_EVERY_ROUND, *(name for name in CANDIDATES if name not in _IN_EVERY_ROUND)]
         rounds: list[list[Tried]] = []
-        lines: list[str] = []
         while True:
             tables = {"train": train.select(np.sort(order[:rows])), "validation": validation}
             is_last = len(rounds) == _ROUNDS - 1 or rows == len(train)
-            following = 0 if is_last else _following(rows, len(train))
+            following = len(train) if len(train) < 2 * _GROWTH * rows else _GROWTH * rows
+            following = 0 if is_last else following
             tried: list[Tried] = []
             for name in names:
                 longest = max((one.seconds for one in tried), default=0.0)
@@ -215,16 +212,14 @@ class _BakeOff:
                     tried.append(self._try(name, tables))
                     left -= tried[-1].seconds
             rounds.append(tried)
-            lines.append(self._said(tried, names, all_rows=len(train)))
-            self.reporter.note(lines[-1])
+            self.say(self._listed(tried, names, all_rows=len(train)))
             if is_last:
-                return rounds, lines
+                return rounds
             names, following = self._next(tried, following, left)
             if following < _LEAST_GROWTH * rows or len(names) < 2:
                 why = "since one method alone is left" if len(names) < 2 else "for which the budget has no time"
-                lines.append(f"method auto: no round on more than {rows:,} rows, {why}")
-                self.reporter.note(lines[-1])
-                return rounds, lines
+                self.say(f"method auto: no round on more than {rows:,} rows, {why}")
+                return rounds
             rows = following
 
     def _next(self, tried: Sequence[Tried], rows: int, left: float) -> tuple[list[str], int]:
@@ -281,7 +276,7 @@ class _BakeOff:
             raise ConfigError(f"method auto: all methods failed, the first with: {tried[0].error}")
         return [one for _, one in sorted(scored, key=lambda pair: pair[0])]
 
-    def _said(self, tried: Sequence[Tried], names: Sequence[str], *, all_rows: int) -> str:
+    def _listed(self, tried: Sequence[Tried], names: Sequence[str], *, all_rows: int) -> str:
         ranked = self._ranked(tried)
         listed = ", ".join(f"{one.method} {one.score:.4f}" for one in ranked)
         failed = "".join(f", {one.method} failed" for one in tried if one not in ranked)

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from attribune.core.arrays import Array
+from attribune.core.arrays import Array, IntArray
 from attribune.core.device import default_device
 from attribune.core.progress import Reporter
 from attribune.data.texts import TextInput
@@ -19,22 +18,14 @@ from attribune.models.boosting import BoostingModel, TextColumns, choose_boostin
 from attribune.models.features import SentenceVectors, VectorFeatures
 from attribune.models.linear import LinearModel, choose_c
 from attribune.runs.folder import RunFolder
+from attribune.runs.recipe import TrainingRecipe
 from attribune.schema.columns import column_batches
 from attribune.tasks.base import validation_score
 from attribune.tasks.capabilities import LINEAR, require
 from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 
-__all__ = [
-    "BASELINE_ROWS",
-    "chosen_rows",
-    "fit_boosting",
-    "fit_frozen",
-    "fit_linear",
-    "train_boosting",
-    "train_frozen",
-    "train_linear",
-]
+__all__ = ["BASELINE_ROWS", "fit_boosting", "fit_linear", "train_boosting", "train_frozen", "train_linear"]
 
 BASELINE_ROWS = 200_000  # more would take longer than the model, and hardly improve a linear baseline
 
@@ -44,88 +35,70 @@ _INTERCEPT = (0.3, 3.0)  # over that
 _WEIGHTS = (0.03, 0.1, 0.3, 1.0)
 
 
-def chosen_rows(split: PreparedSplit) -> PreparedSplit:
-    """Return a split with at most `BASELINE_ROWS` of its rows, drawn at random."""
-    if len(split.table) <= BASELINE_ROWS:
-        return split
-    chosen = np.sort(np.random.default_rng(0).permutation(len(split.table))[:BASELINE_ROWS])
-    return split.chosen(chosen)
+def _rows_of(data: PreparedData, read: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return the arguments of `choose_c` and of `choose_boosting` for at most `BASELINE_ROWS` rows of each part.
+
+    Args:
+        read: returns the texts of the rows of a table.
+    """
+    train, validation = (data.splits[name].at_most(BASELINE_ROWS) for name in ("train", "validation"))
+    return {
+        "texts": read(train.table),
+        "attribute_ids": train.ids(data.schema),
+        "labels": train.labels,
+        "weights": train.weights,
+        "validation_texts": read(validation.table),
+        "validation_ids": validation.ids(data.schema),
+        "validation_labels": validation.labels,
+        "schema": data.schema,
+        "task": data.task,
+    }
 
 
-def fit_linear(
-    data: PreparedData, text: TextInput | None, reporter: Reporter, *, by: str, surface: bool
-) -> LinearModel:
+def fit_linear(data: PreparedData, text: TextInput | None, settings: TrainingRecipe, reporter: Reporter) -> LinearModel:
     """Fit on at most `BASELINE_ROWS` training rows, with the regularisation chosen on the validation rows.
 
     Args:
         text: the text columns; None leaves the text out.
-        by: as `selection_score` takes it.
-        surface: whether the validation rows also choose if it reads how texts look.
     """
-    train, validation = (chosen_rows(data.splits[name]) for name in ("train", "validation"))
-    model, _ = choose_c(
-        None if text is None else text.read_all(train.table),
-        train.ids(data.schema),
-        schema=data.schema,
-        labels=train.labels,
-        task=data.task,
-        weights=train.weights,
-        validation_texts=None if text is None else text.read_all(validation.table),
-        validation_ids=validation.ids(data.schema),
-        validation_labels=validation.labels,
-        by=by,
-        surface=surface,
-    )
+    rows = _rows_of(data, lambda table: None if text is None else text.read_all(table))
+    model, _ = choose_c(**rows, by=settings.select_by, surface=settings.surface)
     if model.reads_surface:
         reporter.note("the linear model also reads how texts look, which is better on the validation rows")
     return model
 
 
-def fit_boosting(data: PreparedData, read: Callable[[Any], TextColumns], *, by: str, **options: Any) -> BoostingModel:
+def fit_boosting(
+    data: PreparedData, read: Callable[[Any], TextColumns], settings: TrainingRecipe, **options: Any
+) -> BoostingModel:
     """Fit on at most `BASELINE_ROWS` training rows, with settings that are chosen on the validation rows.
 
     Args:
         read: returns the texts of the rows of a table.
-        by: as `selection_score` takes it.
         options: further arguments of `choose_boosting`.
 
     Raises:
         ConfigError: for a task that the trees cannot learn.
     """
     require(data.task, LINEAR, what="the baseline boosting")
-    train, validation = (chosen_rows(data.splits[name]) for name in ("train", "validation"))
-    return choose_boosting(
-        read(train.table),
-        train.ids(data.schema),
-        schema=data.schema,
-        labels=train.labels,
-        task=data.task,
-        weights=train.weights,
-        validation_texts=read(validation.table),
-        validation_ids=validation.ids(data.schema),
-        validation_labels=validation.labels,
-        by=by,
-        **options,
-    )
+    return choose_boosting(**_rows_of(data, read), by=settings.select_by, **options)
 
 
-def fit_frozen(source: DataPlan, data: PreparedData, reporter: Reporter, *, with_weights: bool, by: str) -> LinearModel:
+def _fit_frozen(plan: TrainingPlan, data: PreparedData, reporter: Reporter, *, with_weights: bool) -> LinearModel:
     """Fit on the training rows; the penalty and the deviations of what values add are chosen on the validation rows.
 
     One after the other, each with the best of those before: the penalty of the weights of all, the deviation of the
     intercepts, and that of the values' own weights, if they have any.
 
-    Args:
-        by: as `selection_score` takes it.
-
     Raises:
         ConfigError: for a task that the linear models cannot learn.
     """
     require(data.task, LINEAR, what="a linear model on vectors")
+    source, by = plan.data, plan.training.select_by
     backbone = source.encoder.name
     vectors = SentenceVectors(backbone)
     vectors.to(default_device())
-    splits = {name: chosen_rows(data.splits[name]) for name in ("train", "validation")}
+    splits = {name: data.splits[name].at_most(BASELINE_ROWS) for name in ("train", "validation")}
     embedded, ids = {}, {}
     for name, split in splits.items():
         some = f" of {len(data.splits[name].rows):,}" if len(split.rows) < len(data.splits[name].rows) else ""
@@ -145,14 +118,8 @@ def fit_frozen(source: DataPlan, data: PreparedData, reporter: Reporter, *, with
     for step in steps if len(data.schema) else steps[:1]:
         for features, C in _candidates(step, base, best):
             matrix = features.of_vectors(train, ids["train"])
-            model = LinearModel.from_matrix(
-                features,
-                matrix,
-                labels=splits["train"].labels,
-                task=data.task,
-                C=C,
-                weights=splits["train"].weights,
-            )
+            labels, weights = splits["train"].labels, splits["train"].weights
+            model = LinearModel.from_matrix(features, matrix, labels=labels, task=data.task, C=C, weights=weights)
             logits = features.of_vectors(embedded["validation"], ids["validation"]) @ model.weight + model.bias
             score = validation_score(data.task, logits, splits["validation"].labels, by=by)
             if best is None or score < best[0]:
@@ -180,7 +147,7 @@ def _candidates(
 
 def _embed(
     split: PreparedSplit, source: DataPlan, data: PreparedData, vectors: SentenceVectors
-) -> tuple[Array, npt.NDArray[np.int64]]:
+) -> tuple[Array, IntArray]:
     """Return the vectors of a split's texts, and the ids of its attributes."""
     encoder, parts, ids = vectors.row_encoder(source.text), [], []
     for row, columns in column_batches(split.table, (*source.text.names, *data.schema.sources)):
@@ -195,8 +162,8 @@ def train_linear(
 ) -> dict[str, Any]:
     """Fit on words and attributes, and save the model; `TrainingRecord` says what is returned."""
     started = time.perf_counter()
-    text, settings = plan.data.text if config.reads_text else None, plan.training
-    linear = fit_linear(data, text, reporter, by=settings.select_by, surface=settings.surface)
+    text = plan.data.text if config.reads_text else None
+    linear = fit_linear(data, text, plan.training, reporter)
     replace(linear, text_input=plan.data.text).save_pretrained(folder.model)
     return {"C": linear.C, "seconds": time.perf_counter() - started}
 
@@ -206,7 +173,7 @@ def train_boosting(
 ) -> dict[str, Any]:
     """Fit trees on words and attributes, and save the model; `TrainingRecord` says what is returned."""
     started = time.perf_counter()
-    model = fit_boosting(data, plan.data.text.read_rows, by=plan.training.select_by)
+    model = fit_boosting(data, plan.data.text.read_rows, plan.training)
     replace(model, text_input=plan.data.text).save_pretrained(folder.model)
     settings = {name: getattr(model, name) for name in ("iterations", "learning_rate", "min_samples_leaf")}
     return {"trees": settings, "seconds": time.perf_counter() - started}
@@ -217,7 +184,6 @@ def train_frozen(
 ) -> dict[str, Any]:
     """Fit on the vectors of a frozen backbone, and save the model; `TrainingRecord` says what is returned."""
     started = time.perf_counter()
-    with_weights, by = isinstance(config, Heads), plan.training.select_by
-    model = fit_frozen(plan.data, data, reporter, with_weights=with_weights, by=by)
+    model = _fit_frozen(plan, data, reporter, with_weights=isinstance(config, Heads))
     replace(model, text_input=plan.data.text).save_pretrained(folder.model)
     return {"C": model.C, "seconds": time.perf_counter() - started}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -24,13 +24,12 @@ from attribune.models.boosting import BoostingModel, TextColumns
 from attribune.models.folder import SCHEMA, ModelFolder
 from attribune.models.linear import LinearModel
 from attribune.models.word_features import LinearFeatures
-from attribune.runs.recipe import TransferRecipe
 from attribune.runs.verdict import TEXT_ONLY, WHOLE_TEXTS
 from attribune.schema import Schema
 from attribune.tasks import Task
 from attribune.tasks.calibration import fit_temperature, fit_weights
 from attribune.tasks.capabilities import CALIBRATION, LINEAR, can
-from attribune.training.baselines import chosen_rows, fit_boosting, fit_linear
+from attribune.training.baselines import BASELINE_ROWS, fit_boosting, fit_linear
 from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 
@@ -106,14 +105,14 @@ class Continued:
     blend: Blend
 
     @classmethod
-    def of(cls, model: ConditionedModel, transfer: TransferRecipe | None) -> Self | None:
+    def of(cls, model: ConditionedModel, run: str | None) -> Self | None:
         """Return those of the run that a training continues; None where it continues none, or that had none."""
-        if transfer is None or not transfer.full_model:
+        if run is None:
             return None
-        folder = ModelFolder.find(transfer.run).path
+        folder = ModelFolder.find(run).path
         schema = Schema.load(folder / SCHEMA) if model.reads_attributes else Schema([])
         blend = Blend.load(folder, schema=schema, task=model.task)
-        return None if blend is None else cls(run=transfer.run, blend=blend.under(model.input_schema))
+        return None if blend is None else cls(run=run, blend=blend.under(model.input_schema))
 
     def logits(self, texts: Sequence[str], ids: IntArray) -> list[Array]:
         """Return what they add to the logits (n, outputs) of the network."""
@@ -127,6 +126,10 @@ class Continued:
         (scale,) = fit_weights(task, [joined], rows.labels, rows=rows.independent)
         names = ("neural_weight", "linear_weight", "trees_weight")
         return replace(self.blend, **{name: scale * getattr(self.blend, name) for name in names})
+
+
+Others: TypeAlias = Beside | Continued | NoBlend
+"""The models that may count beside a network, or why there are none."""
 
 
 def _one_column(texts: Sequence[str]) -> TextColumns:
@@ -151,14 +154,7 @@ class UnreadRows:
     clusters: Clusters = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls,
-        split: PreparedSplit,
-        plan: DataPlan,
-        model: ConditionedModel,
-        neural: Array,
-        beside: Beside | Continued | NoBlend,
-    ) -> Self:
+    def of(cls, split: PreparedSplit, plan: DataPlan, model: ConditionedModel, neural: Array, beside: Others) -> Self:
         """Score the rows of a split with the models beside it, too."""
         texts = plan.text.read_all(split.table)
         others = [] if isinstance(beside, NoBlend) else beside.logits(texts, split.ids(model.input_schema))
@@ -194,7 +190,7 @@ def _is_calibrated(training: TrainingPlan, task: Task) -> bool:
 
 def models_beside(
     model: ConditionedModel, data: PreparedData, training: TrainingPlan, linears: Mapping[str, LinearModel]
-) -> Beside | Continued | NoBlend:
+) -> Others:
     """Return models of whole texts and of the attributes that the network reads, fitted if they are not there.
 
     Those of a run that is trained further stay.
@@ -206,26 +202,21 @@ def models_beside(
         return NoBlend(reason="no-gain")
     if not can(data.task, LINEAR):
         return NoBlend(reason="task", detail=data.task.kind)
-    if (continued := Continued.of(model, training.data.transfer)) is not None:
+    if (continued := Continued.of(model, training.data.continued)) is not None:
         return continued
     reads = len(model.input_schema) > 0
     names = (WHOLE_TEXTS, "linear") if reads or not len(data.schema) else (TEXT_ONLY,)
     fitted = next((linears[name] for name in names if name in linears), None)
     rows, text, settings = replace(data, schema=model.input_schema), training.data.text, training.training
     try:
-        linear = fitted or fit_linear(rows, text, Reporter(), by=settings.select_by, surface=settings.surface)
+        linear = fitted or fit_linear(rows, text, settings, Reporter())
     except DataError as error:  # such as texts without words
         return NoBlend(reason="fit", detail=str(error))
     if len(data.splits["train"].rows) > _TREES_ROWS or data.task.outputs > _TREES_OUTPUTS:
         return Beside(linear=linear)
     assert isinstance(linear.features, LinearFeatures)
-    trees = fit_boosting(
-        rows,
-        lambda table: _one_column(text.read_all(table)),
-        by=settings.select_by,
-        words=words_alone(linear.features),
-        growths=_GROWTH,
-    )
+    words = words_alone(linear.features)
+    trees = fit_boosting(rows, lambda table: _one_column(text.read_all(table)), settings, words=words, growths=_GROWTH)
     return Beside(linear=linear, trees=trees)
 
 
@@ -235,7 +226,7 @@ def fit_on_unread(
     training: TrainingPlan,
     rows: UnreadRows | None,
     *,
-    beside: Beside | Continued | NoBlend,
+    beside: Others,
     reporter: Reporter,
 ) -> dict[str, Any]:
     """Fit the temperature of a network, and how much simple models count beside it.
@@ -243,7 +234,6 @@ def fit_on_unread(
     Args:
         data: the rows that all models have learned from.
         rows: None where `reads_unread_rows` is false.
-        beside: those models, or why there are none.
 
     Returns:
         What the record of the training says of it.
@@ -272,7 +262,7 @@ def _blend(
     data: PreparedData,
     training: TrainingPlan,
     rows: UnreadRows | None,
-    beside: Beside | Continued | NoBlend,
+    beside: Others,
 ) -> Blend | NoBlend:
     """Return the models beside the network with their weights, or why they do not count.
 
@@ -296,7 +286,7 @@ def _blend(
     neural_weight, linear_weight, trees_weight = (*weights, 0.0)[:3]
     if not (linear_weight or trees_weight):
         return NoBlend(reason="weight")
-    linear, train = beside.linear, chosen_rows(data.splits["train"])
+    linear, train = beside.linear, data.splits["train"].at_most(BASELINE_ROWS)
     features = linear.features
     assert isinstance(features, LinearFeatures)
     owners = owners_of_words(features, training.data.text.read_all(train.table), train.ids(model.input_schema))

@@ -23,14 +23,7 @@ from attribune.core.progress import Reporter
 from attribune.errors import AttribuneWarning, ConfigError
 from attribune.runs.folder import RunFolder
 
-__all__ = [
-    "EarlyStopping",
-    "Progress",
-    "Tracker",
-    "check_trackers",
-    "run_name",
-    "trackers",
-]
+__all__ = ["EarlyStopping", "Progress", "Tracker", "check_trackers", "run_name", "trackers"]
 
 
 class EarlyStopping(TrainerCallback):
@@ -82,7 +75,7 @@ class Progress(TrainerCallback):
             self._first_done = time.perf_counter()
         if done == _TIMED_STEPS + 1:
             self._announce(state.max_steps - state.global_step)
-        self._log_before_saving(control)
+        control.should_log |= control.should_save  # as at the end of an epoch
         loss = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), None)
         self.reporter.step(done=state.global_step, loss=loss, epoch=state.epoch)
 
@@ -94,19 +87,17 @@ class Progress(TrainerCallback):
             self.reporter.note(f"training: {steps:,} more steps take about {words}, and less if it stops early")
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Log the pending losses before the checkpoint of the epoch is written."""
-        self._log_before_saving(control)
+        """Log the pending losses before the checkpoint of the epoch is written.
+
+        Checkpoints do not contain the losses since the last log entry: a resumed run would average over fewer.
+        """
+        control.should_log |= control.should_save
 
     def write_log(self, state: TrainerState) -> None:
         """Write the log of a state; a run may have been killed between its last checkpoint and its log."""
         if is_main():
             lines = "".join(json.dumps(entry) + "\n" for entry in state.log_history)
             replace_file(self.log_file, lines.encode())
-
-    @staticmethod
-    def _log_before_saving(control: TrainerControl) -> None:
-        # Checkpoints do not contain the losses since the last log entry: a resumed run would average over fewer.
-        control.should_log |= control.should_save
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: dict[str, float], **_: Any

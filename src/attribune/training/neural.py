@@ -13,14 +13,14 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import transformers
 from datasets import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerState
 
-from attribune.backbones.loading import AttentionDropout, build_backbone, load_tokenizer
+from attribune.backbones.loading import build_backbone, load_tokenizer
 from attribune.backbones.untrained import UNTRAINED
+from attribune.core.arrays import Array, IntArray
 from attribune.core.device import computing_in, default_device
 from attribune.core.door import as_argument
 from attribune.core.process import keep_freed_memory
@@ -30,7 +30,6 @@ from attribune.data.batching import LengthGroupedBatches, padding_share
 from attribune.data.memory import memory_of
 from attribune.data.readers.base import EncodedRows
 from attribune.errors import ConfigError, DataError
-from attribune.metrics.metric import MetricInfo
 from attribune.models.auto import model_class
 from attribune.models.base import ConditionedModel
 from attribune.models.config import architecture_of
@@ -72,8 +71,8 @@ def fill_memory(model: ConditionedModel, source: DataPlan, data: PreparedData, r
         return
     memory = kind.empty(model)
     memory.to(default_device())
-    if source.transfer is not None and source.transfer.full_model:
-        folder = ModelFolder.find(source.transfer.run).path
+    if source.continued is not None:
+        folder = ModelFolder.find(source.continued).path
         stored = memory.loaded(folder, Schema.load(folder / SCHEMA))
         memory = memory if stored is None else stored.moved_to(data.schema)
     model.memory = memory.added(
@@ -109,7 +108,11 @@ def train_neural(
     model = build_model(plan, source, data, reporter)
     model.config.precision = settings.precision
     fill_memory(model, source, data, reporter)
-    _check_checkpointing(model, settings)
+    if settings.gradient_checkpointing and not model.supports_gradient_checkpointing:
+        raise ConfigError(
+            f"training.gradient_checkpointing is on, but backbones of type {model.config.text_config.model_type!r} do "
+            "not support it: turn it off, or choose another backbone"
+        )
     note_count = len(data.notes)
     train = encode_split("train", data, source, model)
     validation = encode_validation(data, source, model)
@@ -121,7 +124,8 @@ def train_neural(
         train_further = resolve_name(plan.options.further_training)
         outcome["seconds"] += train_further(model, train, settings, reporter, run=_precision(model, settings))
     if model.task.is_tuned and isinstance(validation, EncodedRows):
-        _tune_task(model, validation, settings)
+        model.task = model.task.tuned(_scores(model, validation, settings), np.asarray(validation.labels))
+        model.config.task = model.task.to_dict()
     if is_main():
         found = _fit_on_validation(model, data, training, linears, reporter)
         if not training.is_candidate:
@@ -147,7 +151,7 @@ def _learn_value_priors(
     if len(ids) > _MANY_ROWS:
         reporter.note("learning from validation rows how far the vectors of new values may be from the others")
 
-    def rows(index: npt.NDArray[np.int64]) -> EncodedRows:
+    def rows(index: IntArray) -> EncodedRows:
         return encode_labelled(split.chosen(index), source, model)
 
     run, size = _precision(model, settings), min(32, settings.batch_size)
@@ -156,12 +160,6 @@ def _learn_value_priors(
     except RuntimeError as error:  # of torch: memory, or an operation without derivatives
         reporter.note(f"the prior of new values was not learned, and will have a typical weight ({error!s:.200})")
     _log.info("priors of new values learned in %.1f s: %s", time.perf_counter() - started, model.config.value_priors)
-
-
-def _tune_task(model: ConditionedModel, validation: EncodedRows, settings: TrainingRecipe) -> None:
-    """Fit what a task learns of the scores of validation rows, such as a threshold."""
-    model.task = model.task.tuned(_scores(model, validation, settings), np.asarray(validation.labels))
-    model.config.task = model.task.to_dict()
 
 
 def _fit_on_validation(
@@ -178,26 +176,15 @@ def _fit_on_validation(
     """
     beside, rows = models_beside(model, data, training, linears), None
     if reads_unread_rows(training, model.task):
-        split = data.splits["validation"]
-        if len(split.rows) > _VALIDATION_ROWS:
-            chosen = np.sort(np.random.default_rng(0).permutation(len(split.rows))[:_VALIDATION_ROWS])
-            split = split.chosen(chosen)
+        split = data.splits["validation"].at_most(_VALIDATION_ROWS)
         scores = _scores(model, encode_labelled(split, training.data, model), training.training)
         rows = UnreadRows.of(split, training.data, model, scores, beside)
     return fit_on_unread(model, data, training, rows, beside=beside, reporter=reporter)
 
 
-def _scores(model: ConditionedModel, rows: EncodedRows, settings: TrainingRecipe) -> npt.NDArray[Any]:
+def _scores(model: ConditionedModel, rows: EncodedRows, settings: TrainingRecipe) -> Array:
     model.eval()
     return model.evaluate_rows(rows, size=settings.batch_size, run=_precision(model, settings))[0]
-
-
-def _check_checkpointing(model: ConditionedModel, settings: TrainingRecipe) -> None:
-    if settings.gradient_checkpointing and not model.supports_gradient_checkpointing:
-        raise ConfigError(
-            f"training.gradient_checkpointing is on, but backbones of type {model.config.text_config.model_type!r} do "
-            "not support it: turn it off, or choose another backbone"
-        )
 
 
 def build_model(plan: MethodLearner, source: DataPlan, data: PreparedData, reporter: Reporter) -> ConditionedModel:
@@ -207,16 +194,18 @@ def build_model(plan: MethodLearner, source: DataPlan, data: PreparedData, repor
     tokenizer: PreTrainedTokenizerBase | None
     if backbone.is_pretrained:
         tokenizer = load_tokenizer(backbone.name, revision=backbone.revision)
-    elif source.transfer is not None and source.transfer.full_model:
-        loaded, tokenizer = _continued_backbone(source.transfer.run)
+    elif source.continued is not None:  # its weights belong to the ids of its tokenizer
+        folder = ModelFolder.find(source.continued)
+        loaded, tokenizer = build_backbone(folder.read_config().text_config), folder.read_tokenizer()
     else:
         build = resolve_name(UNTRAINED[backbone.name].builder)
         loaded, tokenizer = build(backbone, plan.options, source, data, reporter)
+    dropout, usual_dropout = backbone.attention_dropout, "off" if plan.tuning == "frozen" else None
     options: dict[str, Any] = {
         "task": data.task,
         "method": plan.options,
         "tuning": plan.tuning,
-        "attention_dropout": _attention_dropout(plan),
+        "attention_dropout": usual_dropout if dropout == "auto" else dropout,
         "revision": backbone.revision,
         "tokenizer": tokenizer,
         "text_input": source.text,
@@ -228,19 +217,6 @@ def build_model(plan: MethodLearner, source: DataPlan, data: PreparedData, repor
         transferred = AttributeSource.load(transfer.run)
         transferred.load_into(model, frozen=transfer.frozen, full_model=transfer.full_model)
     return model
-
-
-def _attention_dropout(plan: MethodLearner) -> AttentionDropout:
-    chosen = plan.backbone.attention_dropout
-    if chosen == "auto":
-        return "off" if plan.tuning == "frozen" else None
-    return chosen
-
-
-def _continued_backbone(run: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
-    """Return the backbone of a run without its weights, and its tokenizer, to whose ids the weights belong."""
-    folder = ModelFolder.find(run)
-    return build_backbone(folder.read_config().text_config), folder.read_tokenizer()
 
 
 def fit(
@@ -300,7 +276,18 @@ def fit(
         _check_losses(trainer.state)
     if sharded is not None:
         sharded.gather(model)
-    return {**_outcome(trainer.state, metric=metric, padding=padding), "selected_by": metric.name}
+    state = trainer.state
+    return {
+        "steps": state.global_step,
+        "epochs": float(state.epoch or 0),
+        "best_step": int(state.best_global_step or state.global_step),
+        "best_value": float(state.best_metric if state.best_metric is not None else math.nan),
+        "seconds": float(sum(entry.get("train_seconds", 0) for entry in state.log_history)),
+        "checks": sum(f"eval_{metric.name}" in entry for entry in state.log_history),
+        "stopped_early": state.global_step < state.max_steps,
+        "padding_share": padding,
+        "selected_by": metric.name,
+    }
 
 
 def _prepare_tables(model: ConditionedModel, settings: TrainingRecipe, reporter: Reporter) -> ShardedTables | None:
@@ -337,16 +324,3 @@ def _check_losses(state: TrainerState) -> None:
             f"the loss became infinite or not a number: lower {as_argument('training.learning_rate')}, or use "
             f"{as_argument('training.precision', 'float32')}"
         )
-
-
-def _outcome(state: TrainerState, *, metric: MetricInfo, padding: float) -> dict[str, Any]:
-    return {
-        "steps": state.global_step,
-        "epochs": float(state.epoch or 0),
-        "best_step": int(state.best_global_step or state.global_step),
-        "best_value": float(state.best_metric if state.best_metric is not None else math.nan),
-        "seconds": float(sum(entry.get("train_seconds", 0) for entry in state.log_history)),
-        "checks": sum(f"eval_{metric.name}" in entry for entry in state.log_history),
-        "stopped_early": state.global_step < state.max_steps,
-        "padding_share": padding,
-    }

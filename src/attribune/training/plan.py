@@ -18,15 +18,7 @@ from attribune.schema.kinds import Kind
 from attribune.tasks import Task
 from attribune.tasks.capabilities import LINEAR, can
 
-__all__ = [
-    "DESCRIPTIONS",
-    "IDS",
-    "SHUFFLED",
-    "DataPlan",
-    "TrainingPlan",
-    "comparison_recipes",
-    "settled",
-]
+__all__ = ["DESCRIPTIONS", "IDS", "SHUFFLED", "DataPlan", "TrainingPlan", "comparison_recipes", "settled"]
 
 SHUFFLED = "shuffled"
 """Among the methods to compare with: the same method on shuffled attributes."""
@@ -83,6 +75,11 @@ class DataPlan:
             encoder=recipe.backbone,
             times=recipe.learner.times,
         )
+
+    @property
+    def continued(self) -> str | None:
+        """The run that is trained further, if one is."""
+        return self.transfer.run if self.transfer is not None and self.transfer.full_model else None
 
     @property
     def columns(self) -> list[str]:

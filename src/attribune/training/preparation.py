@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from datasets import Dataset
 
 from attribune.backbones.loading import load_tokenizer
+from attribune.core.arrays import Array, FloatArray, IntArray
 from attribune.core.door import as_argument
 from attribune.core.flags import LONGEST_LENGTH, USUAL_LENGTH
 from attribune.core.hashing import checksum
@@ -59,9 +59,7 @@ from attribune.values.reading import read_value_tables
 __all__ = [
     "PreparedData",
     "PreparedSplit",
-    "UsableRows",
     "all_classes",
-    "decided_rows",
     "describe_as",
     "encode_labelled",
     "encode_split",
@@ -70,15 +68,17 @@ __all__ = [
     "prepare",
     "rows_digest",
     "shuffle",
-    "split_rows",
     "usable_rows",
     "with_all_classes",
-    "with_weights",
 ]
+
+_LOOKED_AT, _STEP = 1_000, 32  # training rows, to see how long texts are, and what the window is a multiple of
+_EXAMPLES, _SHOWN_CLASSES = 5, 20  # of labels that are named
+_FOLDS, _FEWEST, _FEW = 5, 200, 1_000  # folds of a table with so many rows and fewer than that
 
 
 @dataclass(frozen=True, kw_only=True)
-class UsableRows:
+class _Rows:
     """Rows of a table that have a text and a label, and their numbers in it.
 
     Attributes:
@@ -86,12 +86,12 @@ class UsableRows:
     """
 
     table: Dataset
-    rows: npt.NDArray[np.int64]
+    rows: IntArray
     source: str
-    weights: npt.NDArray[np.float32] | None = None
+    weights: FloatArray | None = None
     missing: str = ""
 
-    def take(self, index: npt.NDArray[np.int64]) -> UsableRows:
+    def take(self, index: IntArray) -> Self:
         """Select rows by index."""
         weights = None if self.weights is None else self.weights[index]
         return replace(self, table=self.table.select(index), rows=self.rows[index], weights=weights)
@@ -103,12 +103,11 @@ def _lines(code: str, lines: Iterable[str], part: str | None = None) -> list[Fin
     return found if part is None else [one.of_part(part) for one in found]
 
 
-Noted = tuple[UsableRows, list[Finding]]
-"""Rows, and what is worth saying of those that were left out."""
-
-
-def usable_rows(plan: DataPlan, source: Any, name: str) -> Noted:
+def usable_rows(plan: DataPlan, source: Any, name: str, notes: list[Finding]) -> _Rows:
     """Read a table and drop the rows without a text or a label, or with one outside the scale.
+
+    Args:
+        notes: gets what is worth saying of them, here and in all steps of `prepare`.
 
     Raises:
         DataError: for a table without a usable row, naming file, column and the cure.
@@ -133,39 +132,38 @@ def usable_rows(plan: DataPlan, source: Any, name: str) -> Noted:
         else np.ones(len(table), dtype=bool)
     )
     usable = np.flatnonzero(has_text & has_label)
-    found = [Finding.of("rows-read", part=name, rows=len(table), source=shown, limit=plan.source.rows)]
+    notes.append(Finding.of("rows-read", part=name, rows=len(table), source=shown, limit=plan.source.rows))
     unlabelled = has_text & ~has_label
     words = missing_label_words(table, labels, unlabelled, missing=missing) if unlabelled.any() else ""
     left_out = Finding.of("left-out-without-label", rows=unlabelled.sum(), words=words)
     if not has_text.all():
-        found.append(Finding.of("left-out-without-text", part=name, rows=(~has_text).sum()))
+        notes.append(Finding.of("left-out-without-text", part=name, rows=(~has_text).sum()))
     if placeholders := placeholder_texts(table, plan.source.texts):
-        found.append(placeholder_finding(placeholders).of_part(name))
+        notes.append(placeholder_finding(placeholders).of_part(name))
     if unlabelled.any():
-        found.append(left_out.of_part(name))
+        notes.append(left_out.of_part(name))
     if not len(usable):
         raise DataError(
             f"{shown}: none of its {len(table):,} rows has both a text in {', '.join(plan.source.texts)} and a label "
             f"in {', '.join(plan.label_columns)}: check the column names and the strings that mean missing"
             f"{f': {words}; {if_labels()}' if words else ''}"
         )
-    rows = UsableRows(
+    rows = _Rows(
         table=table if len(usable) == len(table) else table.select(usable),
         rows=usable,
         source=shown,
         missing=left_out.text if words else "",
     )
-    rows, outside = _rows_on_the_scale(rows, plan, name)
-    return rows, found + outside
+    return _on_the_scale(rows, plan, name, notes)
 
 
-def _rows_on_the_scale(part: UsableRows, plan: DataPlan, name: str) -> Noted:
+def _on_the_scale(part: _Rows, plan: DataPlan, name: str, notes: list[Finding]) -> _Rows:
     """Refuse labels that are outside the scale of the task, or leave out their rows."""
     columns = [list(part.table[column]) for column in plan.label_columns]
     codec = plan.task.codec_for(plan.task_options)
     bad = codec.outside(columns)
     if not bad.any():
-        return part, []
+        return part
     listed = listed_labels(columns[0], bad, part.rows) + codec.scale_words
     counts = {"rows": bad.sum(), "of": len(bad), "task": plan.task.kind}
     what = outside_scale(counts)
@@ -177,34 +175,35 @@ def _rows_on_the_scale(part: UsableRows, plan: DataPlan, name: str) -> Noted:
             f"{part.source}: {what}: {listed}: correct them, choose another task, or leave these rows out by "
             f"{as_argument('data.bad_labels', 'drop')}"
         )
-    left_out = Finding.of("left-out-outside-scale", part=name, **counts, listed=listed)
-    return part.take(np.flatnonzero(~bad)), [left_out]
+    notes.append(Finding.of("left-out-outside-scale", part=name, **counts, listed=listed))
+    return part.take(np.flatnonzero(~bad))
 
 
-def decided_rows(name: str, part: UsableRows, plan: DataPlan, task: Task) -> Noted:
+def _decided(name: str, part: _Rows, plan: DataPlan, task: Task, notes: list[Finding]) -> _Rows:
     """Leave out the rows of a split whose texts cannot be compared."""
     columns = [list(part.table[column]) for column in plan.label_columns]
     with numbered_in_file(part.rows, part.source), of_column(plan.label_columns):
         decided = np.flatnonzero(task.encode_labels(columns)[1])
     if len(decided) == len(part.rows):
-        return part, []
+        return part
     if not len(decided):
         raise DataError(f"{part.source}: each of the {len(part.rows):,} {name} rows has {task.codec.unusable}")
-    return part.take(decided), _lines("label-note", task.codec.notes(columns), name)
+    notes += _lines("label-note", task.codec.notes(columns), name)
+    return part.take(decided)
 
 
-def with_weights(train: UsableRows, name: str) -> Noted:
+def _weighted(train: _Rows, name: str, notes: list[Finding]) -> _Rows:
     """Read the weights of the training rows, and leave out those of weight 0."""
     with numbered_in_file(train.rows, train.source):
         weights = read_weights(train.table, name)
     weighted = replace(train, weights=weights)
     if weights.all():
-        return weighted, []
-    left_out = Finding.of("left-out-weight-zero", part="train", rows=(weights == 0).sum())
-    return weighted.take(np.flatnonzero(weights)), [left_out]
+        return weighted
+    notes.append(Finding.of("left-out-weight-zero", part="train", rows=(weights == 0).sum()))
+    return weighted.take(np.flatnonzero(weights))
 
 
-def fold_count(plan: DataPlan, usable: Mapping[str, UsableRows], *, may_choose: bool) -> int:
+def _fold_count(plan: DataPlan, usable: Mapping[str, _Rows], *, may_choose: bool) -> int:
     """Return the number of folds into which the rows are divided; 0 for none.
 
     Args:
@@ -227,19 +226,16 @@ def fold_count(plan: DataPlan, usable: Mapping[str, UsableRows], *, may_choose: 
     return _FOLDS if different >= _FEWEST // 2 else 0
 
 
-def split_rows(
-    plan: DataPlan, usable: dict[str, UsableRows], *, folds: int = 0
-) -> tuple[dict[str, UsableRows], list[Finding]]:
+def _split(plan: DataPlan, usable: dict[str, _Rows], notes: list[Finding], *, folds: int) -> dict[str, _Rows]:
     """Keep the splits that have a table of their own, and cut the others from the training rows.
 
     Args:
         folds: with some, no test rows are cut.
     """
-    train, split = usable["train"], plan.source.split
-    parts, found = dict(usable), list[Finding]()
+    train, split, parts = usable["train"], plan.source.split, dict(usable)
     if "validation" in usable:
         if "test" not in usable:
-            found.append(Finding("no-test-rows"))
+            notes.append(Finding("no-test-rows"))
     else:
         fractions = split.fractions
         if "test" in usable or folds:
@@ -254,17 +250,17 @@ def split_rows(
             date_format=split.date_format,
             shared_texts=split.shared_texts,
         )
-        found.extend(_lines("split-counts", cut.report.lines()))
+        notes += _lines("split-counts", cut.report.lines())
         if split.by == "random":
-            found.extend(map(time_split_finding, _time_columns(plan, train.table)))
+            notes += map(time_split_finding, _time_columns(plan, train.table))
         for name, index in zip(("train", "validation", "test"), cut.rows, strict=True):
             if len(index):
                 parts[name] = train.take(index)
     for name in [name for name in usable if name != "train"]:
         shared = share_texts(parts["train"].table, usable[name].table, text=plan.source.texts)
         if shared:
-            found.append(Finding.of("texts-of-training", part=name, texts=shared))
-    return {name: parts[name] for name in ("train", "validation", "test") if name in parts}, found
+            notes.append(Finding.of("texts-of-training", part=name, texts=shared))
+    return {name: parts[name] for name in ("train", "validation", "test") if name in parts}
 
 
 def _time_columns(plan: DataPlan, table: Dataset) -> list[str]:
@@ -277,11 +273,6 @@ def _texts(table: Dataset, name: str) -> Iterator[str | None]:
     for _, columns in column_batches(table, [name], batch_size=1_000):
         for cell in columns[name].to_pylist():
             yield None if isinstance(cell, list | dict) else canonical(cell)
-
-
-_LOOKED_AT, _STEP = 1_000, 32  # training rows, to see how long texts are, and what the window is a multiple of
-_EXAMPLES, _SHOWN_CLASSES = 5, 20  # of labels that are named
-_FOLDS, _FEWEST, _FEW = 5, 200, 1_000  # folds of a table with so many rows and fewer than that
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,17 +289,23 @@ class PreparedSplit:
     """
 
     table: Dataset
-    rows: npt.NDArray[np.int64]
-    labels: npt.NDArray[Any]
+    rows: IntArray
+    labels: Array
     clusters: Clusters = field(default_factory=dict)
-    weights: npt.NDArray[np.float32] | None = None
+    weights: FloatArray | None = None
     unshuffled: Dataset | None = None
 
-    def ids(self, schema: Schema) -> npt.NDArray[np.int64]:
+    def ids(self, schema: Schema) -> IntArray:
         """Return the ids of the attributes of a schema, (n, slots)."""
         return schema.encode(self.table)[0] if len(schema) else np.zeros((len(self.table), 0), np.int64)
 
-    def chosen(self, index: npt.NDArray[np.int64]) -> PreparedSplit:
+    def at_most(self, count: int) -> PreparedSplit:
+        """Return the split, of more rows than that so many drawn at random, in their order."""
+        if len(self.rows) <= count:
+            return self
+        return self.chosen(np.sort(np.random.default_rng(0).permutation(len(self.rows))[:count]))
+
+    def chosen(self, index: IntArray) -> PreparedSplit:
         """Return some of the rows, by index."""
         return PreparedSplit(
             table=self.table.select(index),
@@ -355,70 +352,54 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None, *, may_choo
     Raises:
         DataError: for tables that cannot be used, naming file, row or column and the cure.
     """
-    parts, notes, folds = _parts(plan, tables, may_choose_folds=may_choose_folds)
-    train, transfer = parts["train"], plan.transfer
-    source = None if transfer is None else AttributeSource.load(transfer.run)
-    task = _task_of(plan, train, source)
+    notes: list[Finding] = []
+    parts, folds = _parts(plan, tables, notes, may_choose_folds=may_choose_folds)
+    source = None if plan.transfer is None else AttributeSource.load(plan.transfer.run)
+    task = _task_of(plan, parts["train"], source)
     if plan.task.input.needs_every_text:
-        for name, part in parts.items():
-            parts[name], found = decided_rows(name, part, plan, task)
-            notes += found
+        parts = {name: _decided(name, part, plan, task, notes) for name, part in parts.items()}
     schema = _schema_of(plan, parts["train"], source)
     if schema.fit_report is not None:
         notes += _lines("attribute-counts", schema.fit_report.lines())
-    if transfer is not None and transfer.full_model:
-        notes += _trained_before(transfer.run, parts, folds=folds)
-    splits = {}
-    for name in parts:
-        splits[name], found = _encode_labels(name, parts, plan, schema, task)
-        notes += found
+    if plan.continued is not None:
+        notes += _trained_before(plan.continued, parts, folds=folds)
+    splits = {name: _encode_labels(name, parts, plan, schema, task, notes) for name in parts}
     notes += _class_notes(splits, task)
     notes += [one.of_part("train") for one in _column_findings(plan, splits["train"])]
     return PreparedData(splits=splits, schema=schema, task=task, notes=notes, fold_count=folds)
 
 
 def _parts(
-    plan: DataPlan, tables: Mapping[str, Any] | None, *, may_choose_folds: bool
-) -> tuple[dict[str, UsableRows], list[Finding], int]:
-    """Read the tables and split them, with findings about rows that were left out, and the number of folds."""
+    plan: DataPlan, tables: Mapping[str, Any] | None, notes: list[Finding], *, may_choose_folds: bool
+) -> tuple[dict[str, _Rows], int]:
+    """Read the tables and split them; returns the parts, and the number of folds."""
     sources = tables or {name: getattr(plan.source, name) for name in ("train", "validation", "test")}
-    usable, notes = {}, list[Finding]()
-    for name, source in sources.items():
-        if source is not None:
-            usable[name], found = usable_rows(plan, source, name)
-            notes += found
+    usable = {name: usable_rows(plan, source, name, notes) for name, source in sources.items() if source is not None}
     if plan.source.partial_labels and "validation" not in usable:
         raise ConfigError(
             "partial_labels is on, but there are no validation rows of their own, which must have all labels: give "
             "them as a file, or turn it off"
         )
     with numbered_in_file(usable["train"].rows, usable["train"].source):
-        folds = fold_count(plan, usable, may_choose=may_choose_folds)
-        parts, found = split_rows(plan, usable, folds=folds)
-    notes += found
+        folds = _fold_count(plan, usable, may_choose=may_choose_folds)
+        parts = _split(plan, usable, notes, folds=folds)
     if plan.source.weight is not None:
-        parts["train"], found = with_weights(parts["train"], plan.source.weight)
-        notes += found
-    return parts, notes, folds
+        parts["train"] = _weighted(parts["train"], plan.source.weight, notes)
+    return parts, folds
 
 
-def _schema_of(plan: DataPlan, train: UsableRows, source: AttributeSource | None) -> Schema:
+def _schema_of(plan: DataPlan, train: _Rows, source: AttributeSource | None) -> Schema:
     """Fit the schema on the training rows, or take over that of another run."""
     with numbered_in_file(train.rows, train.source):
         values = read_value_tables(plan.source.values, encoder=plan.encoder, reading=FileOptions.of(plan.source))
-        schema = Schema.fit(
-            train.table,
-            plan.attributes,
-            missing=plan.source.missing,
-            values=values,
-            described=source is None,
-        )
+        missing = plan.source.missing
+        schema = Schema.fit(train.table, plan.attributes, missing=missing, values=values, described=source is None)
         if source is None or plan.transfer is None:
             return schema
         return source.schema_with(schema, frozen=plan.transfer.frozen, values=values)
 
 
-def _trained_before(run: str, parts: Mapping[str, UsableRows], *, folds: int) -> Iterator[Finding]:
+def _trained_before(run: str, parts: Mapping[str, _Rows], *, folds: int) -> Iterator[Finding]:
     """Say which rows that are scored were training rows of the run that is trained further."""
     for name in ("train", "validation") if folds else ("validation", "test"):
         if name in parts and (count := rows_of_training(RunFolder.of(run), parts[name].table)):
@@ -430,13 +411,13 @@ def _fit_task(plan: DataPlan, *tables: Dataset) -> Task:
     return fit_task(plan.task.kind, columns, **plan.task_options)
 
 
-def _task_of(plan: DataPlan, train: UsableRows, source: AttributeSource | None) -> Task:
+def _task_of(plan: DataPlan, train: _Rows, source: AttributeSource | None) -> Task:
     """Fit the task on the training rows, or take over that of a run that is trained further.
 
     Raises:
         DataError: about labels, which says which words were read as none.
     """
-    if source is not None and plan.transfer is not None and plan.transfer.full_model:
+    if source is not None and plan.continued is not None:
         return _continued_task(plan, source)
     with (
         numbered_in_file(train.rows, train.source),
@@ -518,10 +499,10 @@ def _label_codes(column: pa.ChunkedArray, plan: DataPlan) -> Codes:
 
 
 def _encode_labels(
-    name: str, parts: Mapping[str, UsableRows], plan: DataPlan, schema: Schema, task: Task
-) -> tuple[PreparedSplit, list[Finding]]:
-    """Encode the labels of a split, with findings about labels and values that no training row has."""
-    part, notes = parts[name], list[Finding]()
+    name: str, parts: Mapping[str, _Rows], plan: DataPlan, schema: Schema, task: Task, notes: list[Finding]
+) -> PreparedSplit:
+    """Encode the labels of a split, and note labels and values that no training row has."""
+    part = parts[name]
     columns = [list(part.table[column]) for column in plan.label_columns]
     with numbered_in_file(part.rows, part.source):
         with of_column(plan.label_columns):
@@ -531,9 +512,10 @@ def _encode_labels(
         may_be_dropped = any(one.slots == getattr(one.spec, "max_per_row", 0) for one in schema)
         report = schema.encode(part.table)[1] if len(schema) and (is_new or may_be_dropped) else None
     if unseen := task.unseen_labels(columns):
-        if name == "train" and labels.dtype == np.int64 and (labels == UNSEEN).all():
+        is_none_known = labels.dtype == np.int64 and (labels == UNSEEN).all()
+        if name == "train" and is_none_known:
             raise _other_labels(unseen, part, plan, task)
-        if name == "validation" and labels.dtype == np.int64 and (labels == UNSEEN).all():
+        if name == "validation" and is_none_known:
             raise DataError(
                 f"{part.source}: none of the {counted(len(labels), 'validation row')} has a label that a training row "
                 f"has, but {listed_counts(unseen, most=_EXAMPLES)}: join labels to classes that recur, or "
@@ -552,11 +534,10 @@ def _encode_labels(
     clusters = find_clusters(part.table, plan.clusters, parts=whole) if name != "train" else {}
     if note := clusters_note(clusters):
         notes += _lines("intervals-over", [note], name)
-    split = PreparedSplit(table=part.table, rows=part.rows, labels=labels, clusters=clusters, weights=part.weights)
-    return split, notes
+    return PreparedSplit(table=part.table, rows=part.rows, labels=labels, clusters=clusters, weights=part.weights)
 
 
-def _other_labels(unseen: Mapping[str, int], part: UsableRows, plan: DataPlan, task: Task) -> DataError:
+def _other_labels(unseen: Mapping[str, int], part: _Rows, plan: DataPlan, task: Task) -> DataError:
     """Say that no training row has a class of the task: that of the run that is trained further, or of the recipe."""
     of = "task.classes" if plan.transfer is None else f"{plan.transfer.run}, which is trained further"
     names = task.answer_names

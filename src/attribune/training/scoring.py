@@ -11,18 +11,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import save
 
+from attribune.core.arrays import Array
 from attribune.core.progress import Reporter
 from attribune.data.clusters import clustered, judgement_metrics, packed_clusters
 from attribune.data.readers.base import MANY_CUT, Reader
 from attribune.data.texts import TextInput
 from attribune.data.writing import prediction_array
 from attribune.errors import DataError
-from attribune.metrics.metric import Metric, MetricInfo, metric_info
+from attribune.metrics.metric import MetricInfo, metric_info
 from attribune.metrics.results import HiddenAttributes, Scored, condition_of
 from attribune.models.linear import LinearModel
 from attribune.models.predictor import Predictor
@@ -37,18 +37,12 @@ from attribune.schema import Schema
 from attribune.tasks import Task
 from attribune.tasks.base import AUTO, LOSS, MAIN_METRIC, scored_metrics, unknown_selection
 from attribune.tasks.capabilities import LINEAR, can
-from attribune.training.baselines import BASELINE_ROWS, chosen_rows, fit_linear
+from attribune.training.baselines import BASELINE_ROWS, fit_linear
 from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 from attribune.values.traces import value_marks
 
-__all__ = [
-    "check_selection",
-    "score",
-    "score_baselines",
-    "selection_metric",
-    "write_predictions",
-]
+__all__ = ["check_selection", "score", "score_baselines", "selection_metric", "write_predictions"]
 
 
 def selection_metric(task: Task, settings: TrainingRecipe) -> MetricInfo:
@@ -96,58 +90,57 @@ def score(
         hides_each: and again with each one, for the verdict.
     """
     scores = scores or {part: TableScores(predictor, split.table) for part, split in data.scored.items()}
-    cases = (False, True) if also_hidden else (False,)
-    metrics: dict[bool, dict[str, Any]] = {case: {} for case in cases}
-    judgements: dict[bool, dict[str, Any]] = {case: {} for case in cases}
-    proper: dict[bool, dict[str, Metric]] = {case: {} for case in cases}
+    task, parts, started = predictor.task, data.scored.items(), time.perf_counter()
+    logits = {part: scores[part].logits(blend=blend) for part, _ in parts}
+    without = {part: scores[part].logits(True, blend=blend) for part, _ in parts} if also_hidden else {}
     uncalibrated: dict[str, float] = {}
+    if (temperature := predictor.model.temperature) is not None and not (blend and predictor.blend):
+        raw = {part: task.proper_score(temperature * logits[part], split.labels) for part, split in parts}
+        uncalibrated = {part: metric.value() for part, metric in raw.items() if metric is not None}
     hidden = HiddenAttributes()
-    task, started = predictor.task, time.perf_counter()
-    for part, split in data.scored.items():
-        logits = {case: scores[part].logits(case, blend=blend) for case in cases}
-        for case, found in logits.items():
-            metrics[case][part] = clustered(scored_metrics(task, found, split.labels), split.clusters)
-            judgements[case][part] = judgement_metrics(task, found, split.labels, split.clusters)
-            proper[case] |= _proper(task, found, part, split)
-        if (temperature := predictor.model.temperature) is not None and not (blend and predictor.blend):
-            raw = task.proper_score(temperature * logits[False], split.labels)
-            uncalibrated |= {} if raw is None else {part: raw.value()}
-        is_judged = part == list(data.scored)[-1] and not source.source.shuffled  # test rows, if there are any
-        if also_hidden and hides_each and is_judged:
-            hidden = hidden_attributes(scores[part], split.labels, split.clusters, logits[False])
+    if also_hidden and hides_each and not source.source.shuffled:
+        part, split = list(parts)[-1]  # test rows, if there are any
+        hidden = hidden_attributes(scores[part], split.labels, split.clusters, logits[part])
+    for part, split in parts:
+        stored = {LOGITS: logits[part]} | ({HIDDEN_LOGITS: without[part]} if also_hidden else {})
+        if blend and predictor.blend is not None:
+            stored[NETWORK_LOGITS] = scores[part].logits(blend=False)
         if folder is not None:
-            stored = {name: logits[case] for name, case in ((LOGITS, False), (HIDDEN_LOGITS, True)) if case in logits}
-            if blend and predictor.blend is not None:
-                stored[NETWORK_LOGITS] = scores[part].logits(blend=False)
-            write_predictions(folder, part, split, stored, task=task, schema=data.schema, columns=source.true_columns)
-    counted = data.scored.items() if also_hidden else ()
+            columns = source.true_columns
+            write_predictions(folder, part, split, stored, task=task, schema=data.schema, columns=columns)
+    counts = {part: value_counts(data.schema, split.table) for part, split in parts} if also_hidden else {}
+    conditions = [condition_of(shuffled=source.source.shuffled, hidden=is_hidden) for is_hidden in (False, True)]
+    found = {"name": name, "condition": conditions[0], "counts": counts, **_figures(task, data, logits)}
+    scored = [Scored(**found, hidden=hidden, uncalibrated=uncalibrated)]
+    if also_hidden:
+        found |= {"name": f"{name}, attributes hidden", "condition": conditions[1], **_figures(task, data, without)}
+        scored.append(Scored(**found))
     _log.info("%s: validation and test rows scored in %.1f s", name, time.perf_counter() - started)
-    return [
-        Scored(
-            name=f"{name}, attributes hidden" if case else name,
-            condition=condition_of(shuffled=source.source.shuffled, hidden=case),
-            metrics=metrics[case],
-            judgements=judgements[case],
-            counts={part: value_counts(data.schema, split.table) for part, split in counted},
-            proper=proper[case],
-            hidden=HiddenAttributes() if case else hidden,
-            uncalibrated={} if case else uncalibrated,
-        )
-        for case in cases
-    ]
+    return scored
 
 
-def _proper(task: Task, logits: npt.NDArray[Any], part: str, split: PreparedSplit) -> dict[str, Metric]:
-    """Return the proper score of the rows of a part, if the task has one."""
-    found = task.proper_score(logits, split.labels)
-    return {} if found is None else {part: clustered({found.name: found}, split.clusters)[found.name]}
+def _figures(task: Task, data: PreparedData, logits: Mapping[str, Array]) -> dict[str, Any]:
+    """Return the fields of `Scored` with what is computed of the logits of each part."""
+    parts = [(part, split, logits[part]) for part, split in data.scored.items()]
+    proper = [(part, split, task.proper_score(found, split.labels)) for part, split, found in parts]
+    return {
+        "metrics": {
+            part: clustered(scored_metrics(task, found, split.labels), split.clusters) for part, split, found in parts
+        },
+        "judgements": {
+            part: judgement_metrics(task, found, split.labels, split.clusters) for part, split, found in parts
+        },
+        "proper": {
+            part: clustered({one.name: one}, split.clusters)[one.name] for part, split, one in proper if one is not None
+        },
+    }
 
 
 def write_predictions(
     folder: RunFolder,
     part: str,
     split: PreparedSplit,
-    logits: Mapping[str, npt.NDArray[Any]],
+    logits: Mapping[str, Array],
     *,
     task: Task,
     schema: Schema,
@@ -186,25 +179,26 @@ def score_baselines(
         encoder: of this model.
         linears: gets the linear models, by name.
     """
-    scored, source, settings = [], training.data, training.training
+    scored, source = [], training.data
     is_learnable = can(data.task, LINEAR)
     if not is_learnable:
         reporter.note(f"the linear baselines cannot learn the task {data.task.kind!r} and are left out")
     read = _as_read(source, data, encoder, reporter) if is_learnable and "linear" not in exclude else None
-    cases = [("linear", source, data), ("attributes-only", source, data)]
+    cases = {"linear": read or (source, data)}
     if read is not None:
-        cases = [("linear", *read), (WHOLE_TEXTS, source, data), *cases[1:]]
+        cases[WHOLE_TEXTS] = source, data
     if len(data.schema):
-        cases[-1:-1] = [(TEXT_ONLY, source, replace(data, schema=Schema([])))]
-    for method, plan, rows in cases if is_learnable else ():
-        text = None if method == "attributes-only" else plan.text
-        if method in exclude or (text is None and not len(data.schema)):
+        cases[TEXT_ONLY] = source, replace(data, schema=Schema([]))
+        cases["attributes-only"] = source, data
+    for method, (plan, rows) in cases.items() if is_learnable else ():
+        if method in exclude:
             continue
+        text = None if method == "attributes-only" else plan.text
         row_count = len(data.splits["train"].rows)
         some = f" on {BASELINE_ROWS:,} of {row_count:,} rows" if row_count > BASELINE_ROWS else ""
         reporter.note(f"fitting the baseline {method}{some}")
         try:
-            model = fit_linear(rows, text, reporter, by=settings.select_by, surface=settings.surface)
+            model = fit_linear(rows, text, training.training, reporter)
         except DataError as error:  # such as texts without words
             reporter.note(f"the baseline {method} is left out: {error}")
             continue
@@ -214,27 +208,14 @@ def score_baselines(
         reporter.note(f"{method}, validation: {values}")
         scored += found
     labels = data.splits["train"].labels
-    majority = {
-        name: clustered(_majority(data.task, labels, split), split.clusters) for name, split in data.scored.items()
+    constant = {part: data.task.constant(labels, len(split.labels)) for part, split in data.scored.items()}
+    known = {part: logits for part, logits in constant.items() if logits is not None}
+    if len(known) == len(constant):
+        return [*scored, Scored(name=MAJORITY, **_figures(data.task, data, known))]
+    metrics = {
+        part: clustered(data.task.majority(labels, split.labels), split.clusters) for part, split in data.scored.items()
     }
-    judgements: dict[str, dict[str, Metric]] = {}
-    proper: dict[str, Metric] = {}
-    for name, split in data.scored.items():
-        constant = data.task.constant(labels, len(split.labels))
-        if constant is None:
-            continue
-        proper |= _proper(data.task, constant, name, split)
-        if split.clusters:
-            judgements[name] = judgement_metrics(data.task, constant, split.labels, split.clusters)
-    return [*scored, Scored(name=MAJORITY, metrics=majority, judgements=judgements, proper=proper)]
-
-
-def _majority(task: Task, labels: npt.NDArray[Any], split: PreparedSplit) -> dict[str, Metric]:
-    """Return the metrics of the prior of the training labels."""
-    constant = task.constant(labels, len(split.labels))
-    if constant is None:
-        return task.majority(labels, split.labels)
-    return scored_metrics(task, constant, split.labels)
+    return [*scored, Scored(name=MAJORITY, metrics=metrics)]
 
 
 def _as_read(
@@ -253,7 +234,7 @@ def _as_read(
     while column in data.splits["train"].table.column_names:
         column += "'"
     for name, split in data.splits.items():
-        rows = chosen_rows(split) if name == "train" else split
+        rows = split.at_most(BASELINE_ROWS) if name == "train" else split
         texts = encoder.kept_texts(source.text, rows.table)
         splits[name] = replace(rows, table=rows.table.add_column(column, texts))
     return replace(source, text=TextInput.of(column)), replace(data, splits=splits)

@@ -17,6 +17,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from attribune.core.config import Settings, read_record
 from attribune.core.files import write_json
+from attribune.core.job_folder import Inside
 from attribune.errors import ConfigError
 
 __all__ = ["Range", "Space", "Study", "Trial", "listed", "read_space", "require_optuna"]
@@ -127,18 +128,10 @@ class _TrialFolder:
 
     path: Path
 
-    @property
-    def result(self) -> Path:
-        """The result, written at the end."""
-        return self.path / "result.json"
-
-    @property
-    def _values(self) -> Path:
-        return self.path / "values.json"
-
-    @property
-    def _attempts(self) -> Path:
-        return self.path / "attempts.json"
+    result = Inside("result.json")
+    """The result, written at the end."""
+    _values = Inside("values.json")
+    _attempts = Inside("attempts.json")
 
     def begin(self, space: Space, tried: Sequence[Trial], *, seed: int) -> dict[str, Any]:
         """Draw and write the values of the trial, or read those of an interrupted one.

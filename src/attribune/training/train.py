@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 import torch
 
@@ -41,7 +41,6 @@ from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults, run_results
 from attribune.runs.settings_tree import SETTINGS
 from attribune.runs.table_recipe import table_recipe
-from attribune.runs.training_record import TrainingRecord
 from attribune.runs.verdict import NOT_BLENDED
 from attribune.tasks.capabilities import MAJORITY, PROCESSES, can, require
 from attribune.training.bake_off import AUTO_METHOD, Choice, choose_method, read_budget
@@ -59,14 +58,7 @@ from attribune.training.folds import (
 )
 from attribune.training.neural import FitBaselines, train_neural
 from attribune.training.plan import TrainingPlan, comparison_recipes, settled
-from attribune.training.preparation import (
-    PreparedData,
-    describe_as,
-    longer_window,
-    prepare,
-    rows_digest,
-    shuffle,
-)
+from attribune.training.preparation import PreparedData, describe_as, longer_window, prepare, rows_digest, shuffle
 from attribune.training.scoring import check_selection, score, score_baselines
 
 __all__ = ["train"]
@@ -325,54 +317,23 @@ def _run(
         plan = plan.with_max_length(longer.values["size"])
         comparisons = {name: other.with_max_length(longer.values["size"]) for name, other in comparisons.items()}
         from_main(partial(folder.replace_recipe, plan.recipe))
-    rows = shuffle(data, seed=plan.data.seed) if plan.is_shuffled else data
-    from_main(lambda: _check_same_rows(folder, rows_digest(rows, plan.data)))
+    training = _Training.of(plan, folder, data, reporter)
+    from_main(lambda: _check_same_rows(folder, rows_digest(training.data, plan.data)))
 
-    beside = _Baselines(plan=plan, data=rows, exclude={plan.learner.name, *comparisons}, reporter=reporter)
-    trained = _train_and_score(plan, folder, rows, reporter, fit_baselines=beside.fit if baselines else None)
+    beside = _Baselines(training=training, exclude={plan.learner.name, *comparisons})
+    trained = training.scored(fit_baselines=beside.fit if baselines else None)
     compared: list[Scored] = []
     for name, other in comparisons.items():
         reporter.note(f"training {name} for comparison")
         is_described = other.data.source.values == plan.data.source.values
         other_rows = data if is_described else describe_as(data, other.data.source.values)
-        compared += _compare(other, RunFolder(folder.path / "compare" / name), other_rows, reporter)
+        compared += _compare(_Training.of(other, RunFolder(folder.path / "compare" / name), other_rows, reporter))
     if trained is None:
         return {}
-    scored, record, predictor = trained
+    scored, predictor = trained
     if baselines:
         beside.fit(predictor.model)
-    scored += [*compared, *beside.scored]
-    data = replace(data, task=predictor.task)
-    return _write_results(folder, plan.recipe, data, scored, record, chosen_by=chosen_by).to_dict()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Baselines:
-    """The cheap baselines beside a model, which are fitted once: before it is trained, or beside a trained one.
-
-    Attributes:
-        exclude: methods that the run trains anyway.
-    """
-
-    plan: TrainingPlan
-    data: PreparedData
-    exclude: Set[str]
-    reporter: Reporter
-    scored: list[Scored] = field(default_factory=list)
-
-    def fit(self, model: Scorer) -> Mapping[str, LinearModel]:
-        """Fit and score them, unless that is done; returns the linear models by name, none of folds."""
-        linears: dict[str, LinearModel] = {}
-        if self.scored or not (can(self.data.task, MAJORITY) and is_main()):
-            return linears
-        encoder, folds = model.row_encoder(self.plan.data.text), self.data.folds
-        fitted = partial(score_baselines, self.plan, encoder=encoder, exclude=self.exclude)
-        if folds:
-            self.reporter.note(f"fitting the baselines on {len(folds)} folds")
-            self.scored.extend(pooled_scores([fitted(fold, Reporter(), linears={}) for fold in folds]))
-        else:
-            self.scored.extend(fitted(self.data, self.reporter, linears=linears))
-        return linears
+    return training.write_results([*scored, *compared, *beside.scored], predictor, chosen_by=chosen_by).to_dict()
 
 
 def _prepared(plan: TrainingPlan, tables: Mapping[str, Any] | None, reporter: Reporter) -> PreparedData:
@@ -391,16 +352,14 @@ def _prepared(plan: TrainingPlan, tables: Mapping[str, Any] | None, reporter: Re
     return data
 
 
-def _compare(plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter) -> list[Scored]:
-    """Train another method on the same rows; returns its scores in the first process, and none in the others."""
-    from_main(partial(folder.begin, plan.recipe, resume=True))
-    rows = shuffle(data, seed=plan.data.seed) if plan.is_shuffled else data
-    trained = _train_and_score(plan, folder, rows, reporter)
+def _compare(training: _Training) -> list[Scored]:
+    """Train another method; returns its scores in the first process, and none in the others."""
+    from_main(partial(training.folder.begin, training.plan.recipe, resume=True))
+    trained = training.scored()
     if trained is None:
         return []
-    scored, record, predictor = trained
-    _write_results(folder, plan.recipe, replace(rows, task=predictor.task), scored, record)
-    return scored[:1]
+    training.write_results(*trained)
+    return trained[0][:1]
 
 
 def _check(plan: TrainingPlan) -> None:
@@ -437,137 +396,145 @@ def _check_same_rows(folder: RunFolder, digest: str) -> None:
         )
 
 
-def _train_and_score(
-    plan: TrainingPlan,
-    folder: RunFolder,
-    data: PreparedData,
-    reporter: Reporter,
-    *,
-    fit_baselines: FitBaselines | None = None,
-) -> tuple[list[Scored], TrainingRecord, Predictor] | None:
-    """Train one method, and score it with and without its attributes, where there are folds on the rows of all.
+@dataclass(frozen=True, kw_only=True)
+class _Training:
+    """The training of one method in its folder; all processes train, and the first one has the results."""
 
-    Args:
-        fit_baselines: see `train_neural`.
+    plan: TrainingPlan
+    folder: RunFolder
+    data: PreparedData
+    reporter: Reporter
 
-    Returns:
-        In the first process, the scores, the training record, and the model's predictor; None in the others.
+    @classmethod
+    def of(cls, plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter) -> Self:
+        """Return the training on rows whose attributes are shuffled if the plan says so."""
+        rows = shuffle(data, seed=plan.data.seed) if plan.is_shuffled else data
+        return cls(plan=plan, folder=folder, data=rows, reporter=reporter)
+
+    def scored(self, *, fit_baselines: FitBaselines | None = None) -> tuple[list[Scored], Predictor] | None:
+        """Train, and score with and without the attributes, where there are folds on the rows of all.
+
+        Args:
+            fit_baselines: see `train_neural`.
+        """
+        is_fitted_later = bool(self.data.folds) and self.plan.model is not None
+        first = replace(self, plan=self.plan.as_trained()) if is_fitted_later else self
+        predictor = first.trained(fit_baselines=fit_baselines)
+        if predictor is None:
+            return None
+        return self._cross_validated(predictor) if self.data.folds else self._scores(predictor), predictor
+
+    def trained(self, *, fit_baselines: FitBaselines | None = None) -> Predictor | None:
+        """Train, unless the model exists; returns its predictor."""
+        plan, folder, data, reporter = self.plan, self.folder, self.data, self.reporter
+        is_trained = from_main(folder.outcome.is_file)
+        if plan.model is not None and not is_trained:
+            train_neural(plan, plan.model, folder, data, reporter, fit_baselines=fit_baselines)
+        if not is_main():
+            return None
+        if (baseline := plan.learner.baseline) is not None and not is_trained:
+            outcome = resolve_name(baseline.trainer)(baseline, plan, folder, data, reporter)
+            if plan.wants_blend:
+                refused = NoBlend(reason="method", detail=plan.learner.name)
+                outcome |= {"no_blend": refused.values}
+                reporter.note(refused.text)
+            folder.write_outcome(outcome)
+        model = load_scorer(folder.model)
+        if folder.checkpoints.exists():
+            shutil.rmtree(folder.checkpoints)
+        return predictor_of(plan.recipe, model)
+
+    def _scores(self, predictor: Predictor, *, scores: Mapping[str, TableScores] | None = None) -> list[Scored]:
+        """Score a model with and without its attributes, and without the simple models beside it, if there are some.
+
+        Args:
+            scores: of the rows of each part, where each attribute alone is judged elsewhere.
+        """
+        plan, data, hides_each = self.plan, self.data, scores is None
+        scores = scores or {part: TableScores(predictor, split.table) for part, split in data.scored.items()}
+        also_hidden = plan.hides_attributes and len(predictor.schema) > 0
+        rows = sum(len(split.rows) for split in data.scored.values())
+        if rows > _MANY_ROWS:
+            hidden = ", with their attributes and without" if also_hidden else ""
+            self.reporter.note(f"scoring {rows:,} validation and test rows{hidden}")
+        options: dict[str, Any] = {"scores": scores, "also_hidden": also_hidden, "hides_each": hides_each}
+        scored = score(plan.name, predictor, data, plan.data, folder=self.folder, **options)
+        if predictor.blend is not None:
+            scored += score(f"{plan.name}{NOT_BLENDED}", predictor, data, plan.data, scores=scores, blend=False)
+        return scored
+
+    def _cross_validated(self, predictor: Predictor) -> list[Scored]:
+        """Train once for each fold; returns the scores over the rows of all.
+
+        Args:
+            predictor: of the model that is saved, which gets what is fitted on rows that no model has learned from.
+        """
+        plan, folder, data = self.plan, self.folder, self.data
+        folds: list[_Training] = []
+        scores: list[TableScores] = []
+        plan_of_fold = replace(plan.as_trained(), is_candidate=True)
+        for number, rows in enumerate(data.folds, start=1):
+            self.reporter.note(f"{plan.name}: training on all rows but those of fold {number} of {len(data.folds)}")
+            fold = replace(self, plan=plan_of_fold, folder=folder.fold(number), data=rows)
+            fold.folder.begin(plan.recipe, resume=True)
+            found = fold.trained()
+            assert found is not None
+            folds.append(replace(fold, plan=plan, data=without_validation(rows)))
+            scores.append(TableScores(found, rows.splits["test"].table))
+        if plan.model is not None:
+            outcome = read_json(folder.checked(folder.outcome), what="training record")
+            outcome |= fit_out_of_fold(plan, predictor, scores, data, self.reporter)
+            predictor.model.save_pretrained(folder.model)
+            folder.write_outcome(outcome)
+        scored = [
+            fold._scores(one.predictor, scores=dict.fromkeys(fold.data.scored, one))
+            for fold, one in zip(folds, scores, strict=True)
+        ]
+        join_predictions(folder, [fold.folder for fold in folds], data, plan.data)
+        first, *others = pooled_scores(scored)
+        if plan.hides_attributes and len(data.schema) and not plan.is_shuffled:
+            first = replace(first, hidden=hidden_in_folds(scores, data))
+        return [first, *others]
+
+    def write_results(
+        self, scored: Sequence[Scored], predictor: Predictor, *, chosen_by: Sequence[str] = ()
+    ) -> RunResults:
+        """Write the card, then metrics.json, which marks the run as finished."""
+        folder, recipe, data = self.folder, self.plan.recipe, self.data
+        record = folder.read_outcome(predictor.model.sizes())
+        counts = scored_rows(data)
+        results = run_results(recipe, predictor.task, rows=counts, scored=scored, training=record, found=data.notes)
+        if chosen_by:
+            results = results.model_copy(update={"chosen_by": list(chosen_by)})
+        folder.write_card(run_card(recipe, data.schema, results))
+        folder.write_results(results)
+        shutil.rmtree(folder.folds, ignore_errors=True)
+        return results
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Baselines:
+    """The cheap baselines beside a model, which are fitted once: before it is trained, or beside a trained one.
+
+    Attributes:
+        exclude: methods that the run trains anyway.
     """
-    first = plan.as_trained() if data.folds and plan.model is not None else plan
-    predictor = _trained(first, folder, data, reporter, fit_baselines=fit_baselines)
-    if predictor is None:
-        return None
-    if data.folds:
-        scored = _cross_validate(plan, folder, predictor, data, reporter)
-    else:
-        scored = _scored(plan, folder, predictor, data, reporter)
-    return scored, folder.read_outcome(predictor.model.sizes()), predictor
 
+    training: _Training
+    exclude: Set[str]
+    scored: list[Scored] = field(default_factory=list)
 
-def _trained(
-    plan: TrainingPlan,
-    folder: RunFolder,
-    data: PreparedData,
-    reporter: Reporter,
-    *,
-    fit_baselines: FitBaselines | None = None,
-) -> Predictor | None:
-    """Train one method, unless its model exists; returns its predictor in the first process, and none in the others."""
-    is_trained = from_main(folder.outcome.is_file)
-    if plan.model is not None and not is_trained:
-        train_neural(plan, plan.model, folder, data, reporter, fit_baselines=fit_baselines)
-    if not is_main():
-        return None
-    if (baseline := plan.learner.baseline) is not None and not is_trained:
-        outcome = resolve_name(baseline.trainer)(baseline, plan, folder, data, reporter)
-        if plan.wants_blend:
-            refused = NoBlend(reason="method", detail=plan.learner.name)
-            outcome |= {"no_blend": refused.values}
-            reporter.note(refused.text)
-        folder.write_outcome(outcome)
-    model = load_scorer(folder.model)
-    if folder.checkpoints.exists():
-        shutil.rmtree(folder.checkpoints)
-    return predictor_of(plan.recipe, model)
-
-
-def _scored(
-    plan: TrainingPlan,
-    folder: RunFolder,
-    predictor: Predictor,
-    data: PreparedData,
-    reporter: Reporter,
-    *,
-    scores: Mapping[str, TableScores] | None = None,
-) -> list[Scored]:
-    """Score a model with and without its attributes, and without the simple models beside it, if there are some.
-
-    Args:
-        scores: of the rows of each part, where each attribute alone is judged elsewhere.
-    """
-    hides_each = scores is None
-    scores = scores or {part: TableScores(predictor, split.table) for part, split in data.scored.items()}
-    also_hidden = plan.hides_attributes and len(predictor.schema) > 0
-    rows = sum(len(split.rows) for split in data.scored.values())
-    if rows > _MANY_ROWS:
-        hidden = ", with their attributes and without" if also_hidden else ""
-        reporter.note(f"scoring {rows:,} validation and test rows{hidden}")
-    options: dict[str, Any] = {"scores": scores, "also_hidden": also_hidden, "hides_each": hides_each}
-    scored = score(plan.name, predictor, data, plan.data, folder=folder, **options)
-    if predictor.blend is not None:
-        scored += score(f"{plan.name}{NOT_BLENDED}", predictor, data, plan.data, scores=scores, blend=False)
-    return scored
-
-
-def _cross_validate(
-    plan: TrainingPlan, folder: RunFolder, predictor: Predictor, data: PreparedData, reporter: Reporter
-) -> list[Scored]:
-    """Train one method once for each fold; returns its scores over the rows of all.
-
-    Args:
-        predictor: of the model that is saved, which gets what is fitted on rows that no model has learned from.
-    """
-    runs: list[RunFolder] = []
-    scores: list[TableScores] = []
-    plan_of_fold = replace(plan.as_trained(), is_candidate=True)
-    for number, fold in enumerate(data.folds, start=1):
-        reporter.note(f"{plan.name}: training on all rows but those of fold {number} of {len(data.folds)}")
-        run = folder.fold(number)
-        run.begin(plan.recipe, resume=True)
-        found = _trained(plan_of_fold, run, fold, reporter)
-        assert found is not None
-        runs.append(run)
-        scores.append(TableScores(found, fold.splits["test"].table))
-    if plan.model is not None:
-        outcome = read_json(folder.checked(folder.outcome), what="training record")
-        outcome |= fit_out_of_fold(plan, predictor, scores, data, reporter)
-        predictor.model.save_pretrained(folder.model)
-        folder.write_outcome(outcome)
-    scored = []
-    for run, one, fold in zip(runs, scores, data.folds, strict=True):
-        part = without_validation(fold)
-        scored.append(_scored(plan, run, one.predictor, part, reporter, scores=dict.fromkeys(part.scored, one)))
-    join_predictions(folder, runs, data, plan.data)
-    first, *others = pooled_scores(scored)
-    if plan.hides_attributes and len(data.schema) and not plan.is_shuffled:
-        first = replace(first, hidden=hidden_in_folds(scores, data))
-    return [first, *others]
-
-
-def _write_results(
-    folder: RunFolder,
-    recipe: Recipe,
-    data: PreparedData,
-    scored: Sequence[Scored],
-    record: TrainingRecord,
-    *,
-    chosen_by: Sequence[str] = (),
-) -> RunResults:
-    """Write the card, then metrics.json, which marks the run as finished."""
-    results = run_results(recipe, data.task, rows=scored_rows(data), scored=scored, training=record, found=data.notes)
-    if chosen_by:
-        results = results.model_copy(update={"chosen_by": list(chosen_by)})
-    folder.write_card(run_card(recipe, data.schema, results))
-    folder.write_results(results)
-    shutil.rmtree(folder.folds, ignore_errors=True)
-    return results
+    def fit(self, model: Scorer) -> Mapping[str, LinearModel]:
+        """Fit and score them, unless that is done; returns the linear models by name, none of folds."""
+        plan, data, reporter = self.training.plan, self.training.data, self.training.reporter
+        linears: dict[str, LinearModel] = {}
+        if self.scored or not (can(data.task, MAJORITY) and is_main()):
+            return linears
+        encoder = model.row_encoder(plan.data.text)
+        fitted = partial(score_baselines, plan, encoder=encoder, exclude=self.exclude)
+        if data.folds:
+            reporter.note(f"fitting the baselines on {len(data.folds)} folds")
+            self.scored.extend(pooled_scores([fitted(fold, Reporter(), linears={}) for fold in data.folds]))
+        else:
+            self.scored.extend(fitted(data, reporter, linears=linears))
+        return linears
