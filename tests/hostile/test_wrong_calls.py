@@ -156,7 +156,7 @@ def test_every_wrong_argument_is_refused_or_taken(
     def reached(*_: Any, **__: Any) -> Any:
         raise _ReachedError("the training begins")
 
-    monkeypatch.setattr(training, "_train_and_score", reached)
+    monkeypatch.setattr(training._Training, "scored", reached)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     found = calls(folder, tmp_path / "out", predictor)
     assert set(found) == set(NAMES)

@@ -90,6 +90,15 @@ def test_a_training_on_a_table_is_that_of_its_recipe(results_and_run: tuple[Any,
     assert results._repr_html_().count("<table>") == 2
 
 
+def test_settings_name_files_beside_a_table(tmp_path: Path) -> None:
+    FRAME.head(20).to_csv(tmp_path / "test.csv")
+    columns: dict[str, Any] = {"text": "text", "label": "stars", "method": "linear", "baselines": False}
+    results = train(FRAME, tmp_path / "run", **columns, settings={"data.test": str(tmp_path / "test.csv")})
+    assert results["rows"]["test"] == 20
+    with pytest.raises(AttribuneError, match=r"nowhere\.csv: there is no such file"):
+        train(FRAME, tmp_path / "other", **columns, settings={"data": {"test": "nowhere.csv"}})
+
+
 def test_every_form_of_rows_has_the_same_predictions(predictor: Predictor) -> None:
     expected = predictor.predict(FRAME)
     assert list(expected.index) == list(FRAME.index)

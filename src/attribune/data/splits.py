@@ -54,8 +54,9 @@ class SplitReport:
             "shared": "rows of validation and test whose text is in training, too",
             "without_group": "rows without a group, each taken as its own",
         }
-        sizes = f"rows: {self.train:,} train, {self.validation:,} validation, {self.test:,} test"
-        return [sizes, *count_lines(self, words)]
+        parts = {"train": self.train, "validation": self.validation, "test": self.test}
+        sizes = ", ".join(f"{rows:,} {part}" for part, rows in parts.items() if rows)
+        return [f"rows: {sizes}", *count_lines(self, words)]
 
 
 @dataclass(frozen=True, kw_only=True)

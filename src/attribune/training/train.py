@@ -422,7 +422,8 @@ class _Training:
         predictor = first.trained(fit_baselines=fit_baselines)
         if predictor is None:
             return None
-        return self._cross_validated(predictor) if self.data.folds else self._scores(predictor), predictor
+        scored = self._cross_validated(predictor) if self.data.folds else self._scores(predictor)
+        return scored, predictor
 
     def trained(self, *, fit_baselines: FitBaselines | None = None) -> Predictor | None:
         """Train, unless the model exists; returns its predictor."""
