@@ -10,17 +10,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = [
-    "AttribuneError",
-    "AttribuneWarning",
-    "ConfigError",
-    "DataError",
-    "ModelFolderError",
-    "RowError",
-    "numbered_in_file",
-    "of_column",
-]
-
 
 class AttribuneError(ValueError):
     """Base of every error that a user can fix; the command line shows only its message, without a traceback."""

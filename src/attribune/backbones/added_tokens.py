@@ -13,8 +13,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from attribune.core.config import short_repr
 from attribune.errors import ConfigError
 
-__all__ = ["AddedTokens", "add_embeddings", "added_count", "is_added", "known_embeddings"]
-
 AddedTokens = Literal["refuse", "train"]
 """What becomes of tokens for which a backbone has no embeddings."""
 

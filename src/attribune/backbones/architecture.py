@@ -24,8 +24,6 @@ from attribune.backbones.placement import Placement
 from attribune.core.door import as_argument
 from attribune.errors import ConfigError
 
-__all__ = ["ENCODER", "LANGUAGE_MODEL", "Architecture", "BartEncoderModel", "MBartEncoderModel"]
-
 
 class _EncoderAlone:
     """What the models without a decoder have in common; a subclass is a class of transformers as well."""

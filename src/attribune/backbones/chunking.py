@@ -7,8 +7,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-__all__ = ["cut_chunks", "without_empty_rows"]
-
 
 def cut_chunks(inputs: Mapping[str, Tensor], chunk: int) -> dict[str, Tensor]:
     """Cut documents into chunks of `chunk` tokens, padded at the end: (B, T) → (B·C, chunk).

@@ -18,8 +18,6 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 
 from attribune import functional
 
-__all__ = ["Extra", "attach_extra_attention"]
-
 _NAME = "attribune_extra_attention"
 _ATTRIBUTE = "_attribune_extra"
 

@@ -12,8 +12,6 @@ from attribune.core.plugins import load_plugins
 from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
 
-__all__ = ["DECODERS", "PLACEMENTS", "placement_for", "writing_placement_for"]
-
 _OWN_ATTENTION = "the family computes attention in its own code, which cannot take additional keys"
 
 

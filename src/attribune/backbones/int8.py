@@ -12,8 +12,6 @@ from transformers.pytorch_utils import Conv1D
 from attribune.errors import ConfigError
 from attribune.functional.int8 import int8_linear, int8_packed, int8_weight
 
-__all__ = ["Int8Linear", "Int8Weight", "Int8Weights", "check_int8", "has_int8", "quantise_backbone"]
-
 
 class Int8Weight(NamedTuple):
     """A weight that was rounded: the original, its whole numbers, these as oneDNN reads them, scales, and sums."""

@@ -39,27 +39,6 @@ from attribune.core.process import require_memory
 from attribune.core.wording import closest
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 
-__all__ = [
-    "AS_STORED",
-    "DEFAULT_BACKBONE",
-    "AttentionDropout",
-    "LoadOptions",
-    "build_backbone",
-    "check_backbone",
-    "check_counts",
-    "check_fingerprint",
-    "check_quantised_tuning",
-    "check_tokenizer",
-    "fingerprint",
-    "hub_is_reachable",
-    "is_quantised",
-    "load_backbone",
-    "load_config",
-    "load_tokenizer",
-    "locate_backbone",
-    "pooling_of",
-]
-
 _SECONDS = 3.0
 _reached: set[tuple[str, int]] = set()
 

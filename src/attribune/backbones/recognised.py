@@ -21,8 +21,6 @@ from transformers import CONFIG_MAPPING, AutoModel, PreTrainedModel
 from attribune.backbones.placement import Placement
 from attribune.errors import ConfigError
 
-__all__ = ["check_recognised", "recognised"]
-
 _log = logging.getLogger(__name__)
 _SMALL = {
     "vocab_size": 64,

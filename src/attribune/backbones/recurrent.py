@@ -15,8 +15,6 @@ from attribune.core.config import Settings
 from attribune.errors import ConfigError
 from attribune.functional.recurrent import LSTMWeights, Padding, RowLSTMWeights
 
-__all__ = ["Recurrent", "RecurrentOptions"]
-
 _LSTM_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 Size = Annotated[int, Field(ge=1, le=100_000)]
 

@@ -28,8 +28,6 @@ from attribune.backbones.loading import (
 )
 from attribune.errors import ConfigError
 
-__all__ = ["SharedBackbones", "load_with_fingerprint", "with_same_tensors"]
-
 Module = TypeVar("Module", bound=nn.Module)
 
 

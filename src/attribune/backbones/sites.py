@@ -14,9 +14,6 @@ from torch import Tensor, nn
 from attribune.backbones.placement import Placement, SiteKind
 from attribune.errors import ConfigError
 
-__all__ = ["Site", "find_layers", "find_norms", "find_sites", "first_position", "most_positions"]
-
-
 _RESIDUAL: tuple[SiteKind, ...] = ("attention", "feed_forward", "attention_norm", "feed_forward_norm")
 _INPUT_PROJECTIONS: tuple[SiteKind, ...] = ("q_proj", "k_proj", "v_proj")
 

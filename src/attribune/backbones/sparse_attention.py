@@ -10,8 +10,6 @@ from torch.nn.functional import pad
 
 from attribune.backbones.placement import Placement
 
-__all__ = ["padded_inputs", "prepare_sparse_attention"]
-
 
 def prepare_sparse_attention(backbone: Any, placement: Placement, *, longest: int | None) -> int | None:
     """Choose the attention of a backbone by the longest text; returns the length to which each batch is padded.

@@ -14,8 +14,6 @@ from attribune.backbones.sites import find_layers, find_norms, find_sites
 from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError
 
-__all__ = ["TUNINGS", "Tuning", "tune_backbone"]
-
 Part = Literal["layernorm", "bias", "attention", "feed_forward"]
 _PARTS: tuple[Part, ...] = get_args(Part)
 _TARGETS: dict[str, SiteKind] = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}

@@ -7,8 +7,6 @@ from typing import ClassVar
 from attribune.core.config import Settings
 from attribune.core.plugins import load_plugins
 
-__all__ = ["UNTRAINED", "UntrainedBackbone"]
-
 
 class UntrainedBackbone(Settings):
     """The options of a backbone without pretraining.

@@ -17,8 +17,6 @@ from attribune.core.config import short_repr
 from attribune.core.door import called
 from attribune.errors import ConfigError
 
-__all__ = ["as_list", "checked_arguments"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 _UNPACK = "Unpack["

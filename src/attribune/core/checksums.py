@@ -17,8 +17,6 @@ import xxhash
 from attribune.core.files import read_json, replace_file, write_json
 from attribune.errors import ModelFolderError
 
-__all__ = ["CHECKSUMS", "CheckedFiles", "agrees", "check_files", "checksum_of", "write_checksums"]
-
 CHECKSUMS = "checksums.json"
 _FORMAT, _VERSION = "attribune-checksums", 1
 _BLOCK = 1 << 22

@@ -25,20 +25,6 @@ from attribune.core.flags import FLAGS
 from attribune.core.wording import closest, shortened
 from attribune.errors import ConfigError, ModelFolderError
 
-__all__ = [
-    "ONE_OR_SEVERAL",
-    "Settings",
-    "checked_dataclass",
-    "checked_record",
-    "described",
-    "error_lines",
-    "parse_yaml",
-    "read_record",
-    "read_yaml",
-    "setting",
-    "short_repr",
-]
-
 T = TypeVar("T")
 _MOST_BYTES = 1 << 20  # of a file of settings
 _MOST_NODES, _DEEPEST = 100_000, 50  # of a tree of settings

@@ -16,21 +16,6 @@ from torch import Tensor
 from attribune.core.wording import counted
 from attribune.errors import ConfigError
 
-__all__ = [
-    "at_least_float32",
-    "check_batch_size",
-    "check_device",
-    "check_precision",
-    "computing_in",
-    "default_device",
-    "default_float32",
-    "is_recorded",
-    "named_device",
-    "product_dtype",
-    "resolve_precision",
-    "training_alone",
-]
-
 
 def default_device() -> str:
     """Return the device on which models run: a GPU if there is one."""

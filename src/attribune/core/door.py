@@ -14,19 +14,6 @@ from typing import Any
 
 from attribune.core.flags import argument_of
 
-__all__ = [
-    "Door",
-    "as_argument",
-    "as_attribute",
-    "as_attributes",
-    "as_call",
-    "called",
-    "is_command_line",
-    "opened_command_line",
-    "option_of",
-    "written_to_file",
-]
-
 
 def option_of(kind: str) -> str:
     """Return what stands behind the column in the flag of a kind, as in ``--date COL:FORMAT``.

@@ -21,23 +21,6 @@ from typing import Any
 from attribune.core.hashing import text_digest
 from attribune.errors import ConfigError, ModelFolderError
 
-__all__ = [
-    "clear_drafts",
-    "draft_of",
-    "json_bytes",
-    "make_folder",
-    "move_into_place",
-    "read_json",
-    "read_json_lines",
-    "remove",
-    "replace_file",
-    "sync",
-    "temporary_folder",
-    "write_json",
-    "writing_temporarily",
-]
-
-
 _WRITER = re.compile(r"\.([0-9a-f]{8})-(\d+)\.tmp\Z")  # of a draft: its machine and process
 _ABANDONED = 7 * 24 * 3600  # seconds
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")

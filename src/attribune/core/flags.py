@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-__all__ = ["ARGUMENTS", "FLAGS", "GROUPS", "LONGEST_LENGTH", "USUAL_LENGTH", "Flag", "argument_of", "as_flag"]
-
 
 @dataclass(frozen=True)
 class Flag:

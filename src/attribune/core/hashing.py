@@ -10,8 +10,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["checksum", "file_sha256", "sha256", "text_digest", "text_number", "text_numbers"]
-
 Content: TypeAlias = bytes | memoryview
 
 

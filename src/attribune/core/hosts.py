@@ -10,8 +10,6 @@ import re
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
-__all__ = ["LOOPBACK", "host_name", "is_allowed", "is_loopback", "replayed"]
-
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]  # of ASGI
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -20,8 +20,6 @@ from filelock import FileLock, Timeout
 from attribune.core.files import clear_drafts, remove, replace_file
 from attribune.errors import ConfigError, ModelFolderError
 
-__all__ = ["HeldError", "Inside", "JobFolder", "locked"]
-
 
 class Inside:
     """An attribute of an object with the `path` of a folder: the path of what has this name in it."""

@@ -13,8 +13,6 @@ from attribune.core.processes import is_main
 from attribune.core.wording import one_line
 from attribune.errors import AttribuneWarning
 
-__all__ = ["LEVELS", "LOGGER", "VARIABLE", "is_quiet", "logging_to_stderr", "show_note", "write_line"]
-
 VARIABLE = "ATTRIBUNE_LOG"
 LOGGER = logging.getLogger("attribune")
 LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}

@@ -11,8 +11,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["Fetched", "ahead", "fetched", "has_overlap", "late", "placed"]
-
 Item = TypeVar("Item")
 Key = TypeVar("Key")
 Fetched = Callable[[], npt.NDArray[Any]]

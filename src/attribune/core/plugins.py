@@ -11,8 +11,6 @@ from typing import Any
 
 from attribune.errors import AttribuneWarning
 
-__all__ = ["absent_plugins", "bundled_plugins", "load_plugins"]
-
 _PACKAGE = "attribune"
 
 

@@ -14,17 +14,6 @@ from typing import NoReturn
 
 from attribune.errors import ConfigError
 
-__all__ = [
-    "OrderlyEnd",
-    "available_bytes",
-    "is_out_of_memory",
-    "keep_freed_memory",
-    "peak_megabytes",
-    "require_addresses",
-    "require_memory",
-    "return_freed_memory",
-]
-
 _OUT_OF_MEMORY = (
     "out of memory",
     "can't allocate memory",

@@ -7,8 +7,6 @@ import time
 
 from attribune.errors import ConfigError
 
-__all__ = ["is_main", "let_main_speak", "process_count", "process_number", "refuse_processes"]
-
 _LAST_WORDS = 30  # seconds, in which the first process says why all end
 
 

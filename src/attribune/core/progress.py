@@ -12,8 +12,6 @@ from typing import Any
 from attribune.core.logs import LOGGER, is_quiet, show_note, write_line
 from attribune.core.wording import one_line
 
-__all__ = ["ConsoleReporter", "ProgressBar", "Reporter", "quiet_libraries"]
-
 _BAR = "{desc} |{bar}| {n_fmt} of {total_fmt} steps, {elapsed} elapsed, {remaining} left{postfix}"
 _STEPS_PER_LINE = 50  # without a terminal for a bar
 _log = logging.getLogger(__name__)

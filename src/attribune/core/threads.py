@@ -15,16 +15,6 @@ from pathlib import Path
 
 from attribune.core.wording import counted
 
-__all__ = [
-    "BusyMachine",
-    "busy_cores",
-    "core_count",
-    "find_busy_machine",
-    "limit_threads",
-    "quota_cores",
-    "wait_passively",
-]
-
 _TIMES = Path("/proc/stat")
 _GROUPS, _OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")

@@ -8,20 +8,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = [
-    "call_file",
-    "closest",
-    "counted",
-    "did_you_mean",
-    "did_you_mean_or",
-    "excerpt",
-    "listed_counts",
-    "one_line",
-    "prediction_text",
-    "printable",
-    "shortened",
-]
-
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number of things, such as ``1 row`` and ``2,000 rows``; the plural adds an s by default."""

@@ -20,8 +20,6 @@ from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.tasks import Task
 
-__all__ = ["ROUNDED_TOLERANCE", "TOLERANCE", "Rows", "largest_difference", "random_rows", "table_rows"]
-
 TOLERANCE = 1e-4
 """The largest difference of a logit."""
 ROUNDED_TOLERANCE = 0.05

@@ -44,8 +44,6 @@ from attribune.schema.schema import assigned_ids, assignments_text
 from attribune.tasks.capabilities import EXPORT, GRAPH, INT8, require
 from attribune.values.traces import EXPORT_MARKS, export_marks
 
-__all__ = ["ExportFormat", "Exported", "export", "merge_model", "merged_model"]
-
 ExportFormat = Literal["adapter", "onnx", "torch"]
 _ENDINGS: dict[str, str] = {"adapter": "", "onnx": ".onnx", "torch": ".pt2"}
 

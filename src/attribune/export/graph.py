@@ -21,8 +21,6 @@ from attribune.core.files import writing_temporarily
 from attribune.errors import ConfigError
 from attribune.models.model import AttributeModel
 
-__all__ = ["ScoreFunction", "make_program", "onnx_bytes", "onnx_in_int8", "onnx_scorer", "torch_bytes", "torch_scorer"]
-
 ScoreFunction = Callable[[Mapping[str, Tensor]], Tensor]
 """Returns the logits (B, outputs) of a batch."""
 

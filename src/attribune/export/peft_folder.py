@@ -20,8 +20,6 @@ from attribune.tasks.capabilities import PEFT, require
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
 
-__all__ = ["HEAD", "has_peft_form", "load_peft", "write_peft"]
-
 HEAD = "head.safetensors"
 _TASK_TYPES = {"AutoModelForCausalLM": "CAUSAL_LM", "AutoModelForSeq2SeqLM": "SEQ_2_SEQ_LM"}
 _PROMPT = "prompt_embeddings"  # peft's name of the vectors of prompt tuning

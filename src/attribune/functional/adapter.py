@@ -9,17 +9,6 @@ from jaxtyping import Float, Num
 from torch import Tensor
 from torch.nn.functional import gelu, linear
 
-__all__ = [
-    "Activation",
-    "adapter",
-    "batch_moments",
-    "batch_normalization",
-    "bottleneck",
-    "grouped_bottleneck",
-    "parallel_adapter",
-]
-
-
 Activation = Callable[[Tensor], Tensor]
 
 

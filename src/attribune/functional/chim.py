@@ -8,8 +8,6 @@ from torch import Tensor
 
 from attribune.functional.pooling import weighted_states
 
-__all__ = ["chunk_importance_logits", "chunk_importance_weight", "personal_attention_pool"]
-
 
 def chunk_importance_logits(
     h: Float[Tensor, "B H"],

@@ -5,8 +5,6 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["described_vectors"]
-
 
 def described_vectors(
     x: Float[Tensor, "U X"],

@@ -8,8 +8,6 @@ from torch import Tensor
 
 from attribune.functional.pooling import softmax_over_real
 
-__all__ = ["layer_norm_pool", "personalised_norm", "shared_summaries", "structure_enhanced"]
-
 
 def personalised_norm(
     normed: Float[Tensor, "B T H"],

@@ -23,16 +23,6 @@ from attribune.core.device import is_recorded, product_dtype
 from attribune.functional.injector import kronecker_factors
 from attribune.functional.tanh_sum import tanh_factors, terms_within
 
-__all__ = [
-    "LARGEST_POWER",
-    "PRODUCT_DTYPES",
-    "FactoredAdapter",
-    "can_be_factored",
-    "cast_adapters",
-    "factored_adapters",
-    "phm_factors",
-]
-
 Factors: TypeAlias = tuple[Tensor, Tensor]
 
 PRODUCT_DTYPES = (torch.float32, torch.bfloat16)

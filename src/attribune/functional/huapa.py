@@ -8,8 +8,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["joint_loss"]
-
 
 def joint_loss(loss: Float[Tensor, " K"], weights: Sequence[float]) -> Float[Tensor, ""]:
     """Add the losses of K classifiers up: ``sum_k weight_k loss_k``, such as ``0.4 CE + 0.3 CE_u + 0.3 CE_p``.

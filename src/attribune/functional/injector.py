@@ -16,19 +16,6 @@ from torch.nn.functional import gelu
 from attribune.functional.adapter import Activation, affine
 from attribune.functional.tanh_sum import tanh_sum
 
-__all__ = [
-    "attribute_adapter",
-    "attribute_bias",
-    "attribute_dropout",
-    "attribute_weight",
-    "full_weight",
-    "kronecker_factors",
-    "low_rank_weight",
-    "phm_full_weight",
-    "phm_weight",
-    "projected_adapter",
-]
-
 
 def attribute_adapter(
     h: Float[Tensor, "B T H"],

@@ -12,8 +12,6 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-__all__ = ["int8_linear", "int8_packed", "int8_states", "int8_weight"]
-
 
 def int8_weight(W: Float[Tensor, "N K"]) -> tuple[Int[Tensor, "N K"], Float[Tensor, " K"]]:
     """Round a weight to int8 with a scale for each output, ``W ≈ q s``.

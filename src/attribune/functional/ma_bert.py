@@ -8,8 +8,6 @@ from torch import Tensor
 from torch.nn.functional import dropout as random_dropout
 from torch.nn.functional import layer_norm, relu, scaled_dot_product_attention
 
-__all__ = ["concatenate", "multi_attribute_attention", "multi_attribute_layer"]
-
 
 def concatenate(
     h: Float[Tensor, "B *T H"], a: Float[Tensor, "B MZ"], W: Float[Tensor, "H H+MZ"]

@@ -7,8 +7,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["cut_points", "ordinal_log_probabilities"]
-
 
 def cut_points(first: Float[Tensor, "1"], delta: Float[Tensor, " K2"]) -> Float[Tensor, " K1"]:
     """Return the cut points between ``K`` answers, in order: ``θ_{k+1} = θ_k + softplus(δ_k)``.

@@ -6,8 +6,6 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-__all__ = ["attention_pool", "first_token", "last_token", "max_tokens", "mean_tokens"]
-
 
 def softmax_over_real(scores: Float[Tensor, "B T"], attention_mask: Shaped[Tensor, "B T"]) -> Float[Tensor, "B T"]:
     """Return the softmax over the real tokens; zeros for a row without one."""

@@ -11,8 +11,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["preference_log_probability", "preference_or_tie_logits"]
-
 
 def preference_log_probability(r_1: Float[Tensor, " B"], r_2: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
     """Return ``log P(y_1 > y_2) = log σ(r_1 - r_2)`` of two rewards, without overflow or cancellation.

@@ -6,8 +6,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["soft_prefix"]
-
 
 def soft_prefix(
     a: Float[Tensor, "B MZ"], P_0: Float[Tensor, "k E"], Q: Float[Tensor, "k E MZ"]

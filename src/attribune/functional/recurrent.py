@@ -10,8 +10,6 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-__all__ = ["LSTMWeights", "Padding", "RowLSTMWeights", "bilstm", "lstm", "lstm_by_row", "real_words_first"]
-
 # cuDNN has gradients in training mode alone; there is no dropout that the mode could turn on.
 _HAS_GRADIENTS = True
 

@@ -6,8 +6,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["cosine_similarity", "multiple_negatives_loss", "triplet_margin_loss"]
-
 
 def cosine_similarity(u: Float[Tensor, "B H"], v: Float[Tensor, "B H"]) -> Float[Tensor, " B"]:
     """Return ``cos(u, v) = u v / (|u| |v|)``; 0 where one of the vectors is zero.

@@ -17,16 +17,6 @@ from torch import Tensor
 
 from attribune.core.device import is_recorded
 
-__all__ = [
-    "TanhImplementation",
-    "odd_powers",
-    "right_factor",
-    "tanh_factors",
-    "tanh_sum",
-    "terms_for",
-    "terms_within",
-]
-
 TanhImplementation = Literal["auto", "polynomial", "exact"]
 
 # Elements of generated weights in memory at once: within a core's cache on a CPU, enough to fill a GPU.

@@ -6,8 +6,6 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-__all__ = ["control_tokens"]
-
 
 def control_tokens(
     embeddings: Float[Tensor, "B T E"],

@@ -10,8 +10,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["prediction_gain", "value_covariance_after", "value_log_evidence", "value_mode_step"]
-
 
 def value_mode_step(
     a: Float[Tensor, "V n"], g: Float[Tensor, "V n"], K: Float[Tensor, "V n n"], W: Float[Tensor, "V n n"]

@@ -20,8 +20,6 @@ from attribune.methods.config import LayerMethodConfig
 from attribune.methods.host import Host
 from attribune.methods.shapes import States
 
-__all__ = ["Adapter", "AdapterSite", "Bottleneck", "TokenBatchNorm", "truncated_normal_"]
-
 _INPUTS: dict[SiteKind, SiteKind] = {"attention": "q_proj", "feed_forward": "up_proj"}
 _MOMENTUM = 0.1  # by which each batch of the training moves the running averages
 _ACTIVATIONS: dict[str, functional.Activation] = {

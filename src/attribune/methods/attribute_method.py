@@ -27,8 +27,6 @@ from attribune.schema.attributes import Slots
 if TYPE_CHECKING:
     from attribune.methods.row_shard import RowShard
 
-__all__ = ["AttributeMethod", "VectorMethod", "has_meta_tables", "meta_tables"]
-
 _meta_tables: ContextVar[bool] = ContextVar("meta_tables", default=False)
 
 

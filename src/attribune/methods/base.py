@@ -18,8 +18,6 @@ from attribune.methods.config import MethodConfig
 from attribune.methods.merging import MergedMethod, MergeTarget, merge_refusal, own_tensors
 from attribune.methods.shapes import AttributeIds, Documents, DropoutDraw, InputIds, Logits, Mask, States
 
-__all__ = ["Ablation", "Embedded", "GroupedSites", "Method", "Pool", "SiteModule", "joined"]
-
 Pool = Callable[[Tensor, Tensor], Tensor]
 """Document vectors (B, H) of last states (B, T, H) and their attention mask (B, T)."""
 

@@ -25,8 +25,6 @@ from attribune.methods.merging import MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
 from attribune.methods.shapes import Documents, Logits, Mask, States
 
-__all__ = ["Chim"]
-
 _PAPER = 15
 Place = Literal["embedding", "encoder", "attention", "classifier"]
 Representation = Literal["chim", "matrix", "bias"]

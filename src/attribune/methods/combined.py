@@ -21,8 +21,6 @@ from attribune.methods.merging import MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
 from attribune.methods.shapes import AttributeIds, Documents, DropoutDraw, InputIds, Logits, Mask, States
 
-__all__ = ["Combined"]
-
 _ONE_EACH: tuple[Point, ...] = ("embed", "encode", "pool", "classify")
 
 

@@ -19,8 +19,6 @@ from attribune.methods.host import Host
 from attribune.methods.ma_bert import build_layers
 from attribune.methods.shapes import Documents, Mask, States
 
-__all__ = ["ConcatText", "ConcatWord"]
-
 
 class _ConcatConfig(AttributeMethodConfig):
     """Settings of both methods.

@@ -18,8 +18,6 @@ from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
 from attribune.methods.host import Host
 
-__all__ = ["AttributeMethodConfig", "LayerMethodConfig", "MethodConfig", "Point", "Probability", "VectorMethodConfig"]
-
 Point = Literal["text", "embed", "sites", "encode", "pool", "classify"]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 _OPTION = re.compile(r"^    (\w+): .*(?:\n {8}.*)*", re.MULTILINE)

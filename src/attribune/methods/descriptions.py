@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.schema.description_kinds import Text, ValueDescriptions
 
-__all__ = ["DescribedValues"]
-
 _INNER = 64  # D, of the map's inner layer, and of projected texts
 _LARGEST_EMBEDDING = 16
 

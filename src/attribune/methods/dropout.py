@@ -12,8 +12,6 @@ from attribune import functional
 from attribune.methods.shapes import AttributeIds, DropoutDraw
 from attribune.schema.attributes import Slots
 
-__all__ = ["draw_for_dropout", "drop_attributes"]
-
 
 def draw_for_dropout(attribute_ids: AttributeIds, slots: Sequence[Slots]) -> DropoutDraw:
     """Draw a random number between 0 and 1 for each (row, attribute)."""

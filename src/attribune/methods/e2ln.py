@@ -23,8 +23,6 @@ from attribune.methods.merging import MergedMethod, MergeTarget, own_tensors
 from attribune.methods.pln import NormConfig, NormMethod
 from attribune.methods.shapes import AttributeIds, Documents, DropoutDraw, Mask, States
 
-__all__ = ["E2ln"]
-
 TokenPooling = Literal["lnap", "average", "max", "attention"]
 _LATEST = "latest"
 

@@ -18,15 +18,6 @@ from attribune.functional.injector import kronecker_factors
 from attribune.functional.tanh_sum import SMALLEST_REACH, odd_powers, right_factor, terms_for
 from attribune.methods.config import VectorMethodConfig
 
-__all__ = [
-    "Generator",
-    "GeneratorSettings",
-    "TableFactors",
-    "build_generator",
-    "check_memory",
-    "factors_of_sites",
-]
-
 _CHUNK = 1 << 22  # numbers at once, of values that are looked at one by one
 _MOST_CHECKED = 10**11  # products that this takes at most: seconds
 

@@ -14,8 +14,6 @@ from attribune.backbones.placement import Placement, SiteKind
 from attribune.backbones.sites import Site, find_layers, find_sites
 from attribune.schema.attributes import Slots
 
-__all__ = ["Host"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Host:

@@ -9,8 +9,6 @@ from attribune.methods.base import Method
 from attribune.methods.config import AttributeMethodConfig, Point, Probability
 from attribune.methods.host import Host
 
-__all__ = ["InText", "written_refusal"]
-
 
 def written_refusal(placement: Placement, *, what: str = "in-text") -> str | None:
     """Return why no values can be written in front of the texts of a family, with the cure; None if they can.

@@ -34,8 +34,6 @@ from attribune.methods.merging import MergedMethod, MergeTarget, own_tensors
 from attribune.methods.plan import Plan, PlannedRows
 from attribune.methods.shapes import AttributeIds, DropoutDraw, States
 
-__all__ = ["AttributeAdapter", "Injector", "InjectorMethod", "InjectorSite"]
-
 _KINDS: tuple[SiteKind, ...] = ("attention", "feed_forward")
 
 

@@ -20,8 +20,6 @@ from attribune.methods.config import AttributeMethodConfig, Point, Probability
 from attribune.methods.host import Host
 from attribune.methods.shapes import Mask, States
 
-__all__ = ["AttentionBias", "Maa", "StackConfig", "TinyMaa", "build_layers"]
-
 _STANDARD_DEVIATION = 0.02  # of the initial matrices, as in BERT
 
 

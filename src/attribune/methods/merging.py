@@ -14,17 +14,6 @@ from attribune.backbones.sites import Site
 from attribune.errors import ConfigError
 from attribune.methods.config import MethodConfig
 
-__all__ = [
-    "LowRank",
-    "MergeTarget",
-    "MergedMethod",
-    "add_to_bias",
-    "base_layer",
-    "merge_refusal",
-    "own_tensors",
-    "stored_buffers",
-]
-
 
 class LowRank(NamedTuple):
     """The term ``scaling · (lora_B lora_A x + bias)``, in peft's words, added to a projection of the backbone."""

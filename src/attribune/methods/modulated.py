@@ -14,8 +14,6 @@ from attribune.methods.condition import Condition
 from attribune.methods.merging import LowRank
 from attribune.methods.plora import LowRankConfig, LowRankSite
 
-__all__ = ["Modulated", "ModulatedSite"]
-
 
 class Modulated(LowRankConfig):
     """`plora` whose inner features the attributes also scale (after IA3, Liu et al. 2022).

@@ -8,8 +8,6 @@ from attribune.methods.base import Method
 from attribune.methods.config import MethodConfig, Point
 from attribune.methods.host import Host
 
-__all__ = ["Plain"]
-
 
 class Plain(MethodConfig):
     """The plain backbone with its classifier; attributes are not read."""

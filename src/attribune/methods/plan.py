@@ -17,8 +17,6 @@ from torch import Tensor, nn
 
 from attribune.core.device import is_recorded
 
-__all__ = ["LinearPlan", "Plan", "PlannedRows", "Watch"]
-
 
 class Watch:
     """The parameters of some modules, of which changes are noticed, but for those by fused optimisers."""

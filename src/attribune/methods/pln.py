@@ -24,8 +24,6 @@ from attribune.methods.plain import Plain
 from attribune.methods.plan import LinearPlan, Plan, PlannedRows
 from attribune.methods.shapes import States
 
-__all__ = ["NormConfig", "NormMethod", "NormSite", "Pln"]
-
 Part = Literal["none", "attention", "feed_forward", "both"]
 # Not strict, since JSON has lists and no tuples.
 Numbers = Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1)]

@@ -22,8 +22,6 @@ from attribune.methods.merging import LowRank, MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
 from attribune.methods.plan import LinearPlan, Plan, PlannedRows
 
-__all__ = ["LowRankConfig", "LowRankMethod", "LowRankSite", "Plora"]
-
 Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj"]
 # Not strict, since JSON has lists and no tuples.
 Projections = Annotated[tuple[Projection, ...], Field(strict=False, min_length=1)]

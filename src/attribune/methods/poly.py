@@ -21,8 +21,6 @@ from attribune.methods.merging import LowRank, MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
 from attribune.schema.attributes import Slots
 
-__all__ = ["Poly"]
-
 
 class Poly(LayerMethodConfig, AttributeMethodConfig):
     """A mixture of low-rank maps of the peft library for each value of the first attribute (Ponti et al. 2022).

@@ -22,8 +22,6 @@ from attribune.methods.merging import MergedMethod, MergeTarget
 from attribune.methods.shapes import AttributeIds, DropoutDraw, InputIds, Mask
 from attribune.methods.tokens import FrontMethodConfig
 
-__all__ = ["Prefix"]
-
 Place = Literal["input", "attention"]
 _POINTS: dict[Place, tuple[Point, ...]] = {"input": ("embed",), "attention": ("sites",)}
 

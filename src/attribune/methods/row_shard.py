@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
-__all__ = ["RowShard"]
-
 
 class RowShard:
     """This process's shard of a table that is sharded by rows, with look-ups by torch's DTensor.

@@ -7,8 +7,6 @@ from typing import TypeAlias
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-__all__ = ["AttributeIds", "Documents", "DropoutDraw", "InputIds", "Logits", "Mask", "States"]
-
 AttributeIds: TypeAlias = Int[Tensor, "B slots"]
 DropoutDraw: TypeAlias = Float[Tensor, "B attributes"]
 InputIds: TypeAlias = Int[Tensor, "B T"]

@@ -18,8 +18,6 @@ from attribune.methods.config import AttributeMethodConfig, Point
 from attribune.methods.host import Host
 from attribune.methods.shapes import InputIds, Mask
 
-__all__ = ["FrontMethodConfig", "Tokens"]
-
 
 class FrontMethodConfig(AttributeMethodConfig):
     """Settings of methods that put vectors before the text."""

@@ -18,8 +18,6 @@ from attribune.methods.host import Host
 from attribune.methods.merging import MergedMethod, MergeTarget, own_tensors
 from attribune.methods.shapes import Documents, Mask, States
 
-__all__ = ["La", "Upa", "WordAttention"]
-
 
 class Upa(VectorMethodConfig):
     """Attention pooling that depends on the attributes (Chen et al. 2016).

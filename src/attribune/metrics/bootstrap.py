@@ -28,18 +28,6 @@ from attribune.errors import ConfigError, DataError
 from attribune.metrics.metric import Metric, cluster_codes, different_units, equal_clusters, metric_info, unit_count
 from attribune.metrics.sign_flips import FlipTest, flip_test, flipped, test_of_flips
 
-__all__ = [
-    "Interval",
-    "PairedResult",
-    "YesOrNo",
-    "effective_rows",
-    "interval",
-    "paired",
-    "paired_mean",
-    "paired_wilson",
-    "wilson",
-]
-
 YesOrNo = Literal["yes", "no", "not shown"]
 """Whether the first of two models is better: yes or no where the interval shows it."""
 

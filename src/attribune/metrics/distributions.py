@@ -14,21 +14,6 @@ from attribune.core.arrays import Array
 from attribune.metrics.formulas import mean_of
 from attribune.metrics.metric import Metric
 
-__all__ = [
-    "ShrunkenMeans",
-    "answer_distances",
-    "disagreement",
-    "distribution_distances",
-    "distribution_metrics",
-    "expected_distances",
-    "judge_metrics",
-    "mean_differences",
-    "others_means",
-    "shares",
-    "shrunken_means",
-    "spread",
-]
-
 _WORST = 0.1  # the share of the judges over which the worst figure is a mean
 _FEWEST = 5  # judgements of a judge whose error is looked at
 

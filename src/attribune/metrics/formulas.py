@@ -23,35 +23,6 @@ from attribune.core.arrays import Array
 from attribune.errors import DataError
 from attribune.metrics.metric import Formula, Metric, as_pair
 
-__all__ = [
-    "OF_NUMBERS",
-    "RECALL_AT",
-    "Ranks",
-    "accuracy",
-    "f1",
-    "f1_of_counts",
-    "label_macro_f1",
-    "label_micro_f1",
-    "log_loss",
-    "macro_f1",
-    "mae",
-    "matthews",
-    "mean_accuracy",
-    "mean_of",
-    "mean_reciprocal_rank",
-    "over_pairs",
-    "pearson",
-    "perplexity",
-    "pooled",
-    "positive_ranks",
-    "r2",
-    "ratio",
-    "recall_at",
-    "rmse",
-    "spearman",
-    "subset_accuracy",
-]
-
 
 def _first(means: Array) -> Array:
     return np.asarray(means[..., 0])

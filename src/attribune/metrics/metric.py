@@ -16,19 +16,6 @@ from scipy import sparse
 from attribune.core.arrays import Array
 from attribune.errors import DataError
 
-__all__ = [
-    "METRICS",
-    "Formula",
-    "Metric",
-    "MetricInfo",
-    "as_pair",
-    "cluster_codes",
-    "different_units",
-    "equal_clusters",
-    "metric_info",
-    "unit_count",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class MetricInfo:

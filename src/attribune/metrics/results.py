@@ -12,23 +12,6 @@ from attribune.core.arrays import Array, IntArray
 from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
 from attribune.metrics.metric import Metric
 
-__all__ = [
-    "ENOUGH_TO_LEAVE_OUT",
-    "LEAST_ROWS",
-    "AttributeUse",
-    "Comparison",
-    "HiddenAttributes",
-    "HiddenEffect",
-    "ResultRow",
-    "Scored",
-    "compare",
-    "compare_metrics",
-    "condition_of",
-    "count_ranges",
-    "intervals",
-    "range_name",
-]
-
 LEAST_ROWS = 20
 """The minimum number of rows in a bin."""
 ENOUGH_TO_LEAVE_OUT = 100

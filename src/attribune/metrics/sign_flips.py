@@ -20,8 +20,6 @@ from attribune.core.arrays import Array
 from attribune.metrics.formulas import over_pairs
 from attribune.metrics.metric import Metric, cluster_codes, different_units, metric_info
 
-__all__ = ["FEWEST_DIFFERING", "FlipTest", "flip_test", "flipped", "test_of_flips"]
-
 FEWEST_DIFFERING = 6
 """Units in which two models differ, below which no test shows a difference at p = 0.05."""
 

@@ -13,24 +13,6 @@ from attribune.metrics.metric import metric_info
 from attribune.metrics.results import Comparison, ResultRow
 from attribune.metrics.sign_flips import FEWEST_DIFFERING
 
-__all__ = [
-    "Comparisons",
-    "ResultDict",
-    "comparison_lines",
-    "could_be_shown",
-    "format_difference",
-    "format_interval",
-    "format_value",
-    "html_blocks",
-    "html_table",
-    "markdown_cell",
-    "markdown_cells",
-    "markdown_table",
-    "table_cells",
-    "text_cells",
-    "text_table",
-]
-
 
 def format_interval(metric: str, interval: Interval) -> str:
     """Return `84.3 [83.1, 85.4]`: per cent for accuracies and F1, four significant digits of the value for others."""

@@ -11,8 +11,6 @@ from attribune.errors import ConfigError, DataError
 from attribune.metrics.formulas import mean_of
 from attribune.metrics.metric import Metric
 
-__all__ = ["require_text_metrics", "text_metrics"]
-
 _ROUGE = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeL"}
 
 

@@ -20,19 +20,6 @@ from attribune.models.model import AttributeModel
 from attribune.schema import Schema
 from attribune.schema.schema import Revision
 
-__all__ = [
-    "Scorer",
-    "baseline_in",
-    "load_baseline",
-    "load_model",
-    "load_saved",
-    "load_scorer",
-    "model_class",
-    "named_runs",
-    "revised_model",
-]
-
-
 Scorer: TypeAlias = ConditionedModel | Baseline
 """A model that scores rows, with a backbone or without."""
 

@@ -73,8 +73,6 @@ from attribune.tasks import Task, task_from_dict
 from attribune.tasks.capabilities import SHARED_BATCHES, why_not
 from attribune.tasks.losses import Link
 
-__all__ = ["ConditionedModel"]
-
 
 class ConditionedModel(PreTrainedModel):
     """A pretrained backbone conditioned on the attributes of each text.

@@ -27,8 +27,6 @@ from attribune.schema import Schema
 from attribune.schema.schema import Revision
 from attribune.tasks import Task, task_from_dict
 
-__all__ = ["Baseline", "StoredBaseline"]
-
 _SCHEMA = "schema.json"
 _VERSION = 1
 

@@ -10,18 +10,6 @@ from attribune.core.plugins import load_plugins
 from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
 
-__all__ = [
-    "BASELINES",
-    "AttributesOnly",
-    "BaselineConfig",
-    "Boosting",
-    "Heads",
-    "Intercept",
-    "Linear",
-    "baseline_from_dict",
-    "files_of_baselines",
-]
-
 
 class BaselineConfig(Settings):
     """The options of a method that acts in no backbone.

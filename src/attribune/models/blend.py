@@ -26,8 +26,6 @@ from attribune.schema import Schema
 from attribune.schema.schema import Revision
 from attribune.tasks import Task
 
-__all__ = ["Blend", "owners_of_words", "words_alone"]
-
 _OWNERS = "owners_of_words"
 _ENTRIES = 100_000  # words of rows that are looked at at once
 

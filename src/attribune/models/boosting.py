@@ -36,8 +36,6 @@ from attribune.tasks import Task
 from attribune.tasks.base import LOSS, validation_score
 from attribune.tasks.capabilities import LINEAR, require
 
-__all__ = ["BoostingFeatures", "BoostingModel", "TextColumns", "choose_boosting"]
-
 _COMPONENTS = 64  # to which the words are reduced
 _FOLDS = 5
 _PRIOR_ROWS = 10.0  # rows with the mean of all that each value is taken to have as well

@@ -17,16 +17,6 @@ from attribune.errors import ConfigError, DataError
 from attribune.methods import MethodConfig, check_gives_vectors
 from attribune.tasks import Task
 
-__all__ = [
-    "check_head",
-    "check_length",
-    "check_task",
-    "checked_chunk",
-    "claim",
-    "own_pooling",
-    "pooling_named",
-]
-
 
 def claim(backbone: PreTrainedModel, *, acting: bool) -> None:
     """Mark a backbone in which a method acts: another model on it would run that method's hooks.

@@ -16,8 +16,6 @@ from attribune.errors import ConfigError
 from attribune.methods import Host, MethodConfig
 from attribune.methods.shapes import Mask
 
-__all__ = ["CHUNK_ENCODERS", "ChunkEncoder", "ChunkEncoderConfig", "check_chunk_encoder", "chunk_encoder_from_dict"]
-
 
 class ChunkEncoder(nn.Module):
     """Turns the vectors of a document's chunks (B, C, H) into one of ``features`` features."""

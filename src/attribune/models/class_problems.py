@@ -13,8 +13,6 @@ from attribune.errors import DataError
 from attribune.tasks import Task
 from attribune.tasks.codecs import ClassCodec
 
-__all__ = ["ClassProblem", "class_problems"]
-
 # Logit of a class that no training row has: its probability is 0, and the logit stays finite.
 _ABSENT = -1e4
 

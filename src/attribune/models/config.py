@@ -21,21 +21,6 @@ from attribune.errors import ConfigError
 from attribune.tasks import TASKS, Task
 from attribune.tasks.inputs import WrittenText
 
-__all__ = [
-    "DROPOUT",
-    "SET_ENCODERS",
-    "TYPICAL_PRIOR_WEIGHT",
-    "AttributeConfig",
-    "Dropout",
-    "HeadSize",
-    "SavedSettings",
-    "architecture_of",
-    "check_foreign",
-    "device_of",
-    "dtype_of",
-    "with_outputs",
-]
-
 DROPOUT = 0.2
 """On the vector of a document."""
 Dropout = Annotated[float, Field(ge=0, lt=1)]

@@ -21,8 +21,6 @@ from attribune.models.row_inputs import RowInput, RowNames
 from attribune.schema.columns import column_batches
 from attribune.tasks.capabilities import ENCODE, REWARD, Verb, require
 
-__all__ = ["DocumentReader", "TextOf", "encode_documents", "reward_documents"]
-
 _ROWS = 4096  # encoded and sorted by length at once
 
 TextOf = Literal["text", "text_pair"]

@@ -24,12 +24,6 @@ from attribune.schema import Schema
 from attribune.schema.schema import Revision
 from attribune.tasks import Regression
 
-__all__ = [
-    "SentenceVectors",
-    "TextVectors",
-    "VectorFeatures",
-]
-
 _BATCH = 64
 _TEXT = TextInput(("text",))
 

@@ -48,20 +48,6 @@ from attribune.models.sizes import Sizes
 from attribune.schema import Schema
 from attribune.tasks import Task, task_from_dict
 
-__all__ = [
-    "CARD",
-    "CONFIG",
-    "OLD_MODEL",
-    "SCHEMA",
-    "TENSORS",
-    "ModelFolder",
-    "ModelSnapshot",
-    "code_spans",
-    "model_card",
-    "public_name",
-    "render_card",
-]
-
 _SENSITIVE = re.compile(
     r"(?i)(?<![a-z])(age|aged|birth|born|gender|sex|race|racial|ethnic|religio|faith|politic|party|national|citizen|"
     r"origin|native|disab|health|diagnos|orientation|sexual|income|salary|marital|caste)"

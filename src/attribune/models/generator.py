@@ -38,8 +38,6 @@ from attribune.models.config import AttributeConfig
 from attribune.schema import Schema
 from attribune.tasks import Generation
 
-__all__ = ["AttributeGenerator"]
-
 _STATES = ("logits", "last_hidden_state")
 
 

@@ -12,8 +12,6 @@ from torch import nn
 from attribune.methods.plan import Watch
 from attribune.models.base import ConditionedModel
 
-__all__ = ["HalfBackbone"]
-
 
 class HalfBackbone:
     """Copies in bfloat16 of the weights of a model's backbone, which are made anew when the weights have changed.

@@ -31,8 +31,6 @@ from attribune.methods.plora import LowRankSite
 from attribune.models.value_tables import AttributeVectors
 from attribune.schema import Schema
 
-__all__ = ["ControlTokens", "InjectorLayer", "PersonalisedLinear", "PersonalisedNorm", "ValueVectors"]
-
 Attributes: TypeAlias = Condition | Sequence[Tensor]
 """The result of `ValueVectors`; or the vectors (B, Z_m) of each attribute, such as those of an encoder of your own."""
 

@@ -32,9 +32,6 @@ from attribune.tasks import Task
 from attribune.tasks.base import LOSS, validation_score
 from attribune.tasks.capabilities import LINEAR, require
 
-__all__ = ["LinearModel", "choose_c"]
-
-
 _GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 _ITERATIONS = 1_000
 

@@ -48,9 +48,6 @@ from attribune.schema import Schema
 from attribune.tasks import Task
 from attribune.tasks.capabilities import EMBEDDINGS, why_not
 
-__all__ = ["AttributeModel"]
-
-
 _MOST_STATES = 2**24  # numbers in the states of a batch of more rows than its size: 64 MB in float32
 
 

@@ -33,14 +33,6 @@ from attribune.models.row_inputs import RowInput, RowNames
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches
 
-__all__ = [
-    "Locked",
-    "Predictor",
-    "Quantisation",
-    "check_quantisation",
-    "quantised",
-]
-
 
 class Locked:
     """An object with a lock, `_lock`; a copy has one of its own, also after it was pickled."""

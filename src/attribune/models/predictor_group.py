@@ -23,8 +23,6 @@ from attribune.models.predictor import Predictor, Quantisation, quantised
 from attribune.models.row_inputs import RowInput
 from attribune.models.shared_pass import SharedPass, shared_passes
 
-__all__ = ["PredictorGroup"]
-
 
 class PredictorGroup(Mapping[str, Predictor]):
     """Predictors by name; those over one backbone score their rows in the same batches.

@@ -15,8 +15,6 @@ from attribune.errors import DataError
 from attribune.metrics.tables import text_cells
 from attribune.schema.columns import Table, as_table, column_names, missing_column
 
-__all__ = ["Predictions", "RowInput", "RowNames", "is_list", "plain_value", "shared_values"]
-
 _SHOWN = 10  # rows and columns of a table that is printed
 
 

@@ -19,8 +19,6 @@ from attribune.methods.base import GroupedSites, Method, SiteModule
 from attribune.methods.condition import Condition
 from attribune.models.model import AttributeModel, TextStates
 
-__all__ = ["SharedPass", "shared_passes"]
-
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 

@@ -10,8 +10,6 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-__all__ = ["SharedTexts", "draws_at_random", "layers_replaced", "runs_again", "stopped_behind"]
-
 
 @dataclass(frozen=True)
 class SharedTexts:

@@ -10,8 +10,6 @@ import numpy as np
 
 from attribune.core.arrays import Array, DoubleArray
 
-__all__ = ["SURFACE", "ScaledSurface", "surface"]
-
 SURFACE = 7
 """The number of figures of a text."""
 _COUNTS = [0, 1, 5, 6]  # the figures that are no shares

@@ -10,8 +10,6 @@ import numpy as np
 from attribune.core.arrays import Array
 from attribune.models.predictor import Predictor
 
-__all__ = ["TableScores"]
-
 
 class TableScores:
     """What a predictor says of the rows of a table, also after its temperature or its blend were fitted.

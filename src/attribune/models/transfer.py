@@ -21,8 +21,6 @@ from attribune.models.folder import ModelFolder
 from attribune.schema import Schema, ValueTable
 from attribune.tasks import Task, task_from_dict
 
-__all__ = ["AttributeSource"]
-
 _FITTING = ("min_count", "max_values")  # they decide which values get an id, not how values are read
 
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from attribune.core.arrays import Array, DoubleArray
 
-__all__ = ["Forest"]
-
 _CELLS = 2_000_000  # rows times trees that are walked at once
 
 

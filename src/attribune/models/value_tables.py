@@ -23,8 +23,6 @@ from attribune.schema.attributes import FittedAttribute
 from attribune.schema.columns import canonical
 from attribune.schema.schema import Revision
 
-__all__ = ["AttributeVectors", "KnownValues", "ValueTables", "value_spread"]
-
 
 class AttributeVectors(Mapping[str, npt.NDArray[np.float64]]):
     """The vector (D,) of each value of an attribute, which can be set.

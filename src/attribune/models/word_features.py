@@ -22,8 +22,6 @@ from attribune.schema import FittedAttribute, Schema
 from attribune.schema.description_kinds import FittedField
 from attribune.schema.schema import Revision
 
-__all__ = ["LinearFeatures", "check_ids", "described", "described_width", "former_values", "one_hot", "values_of"]
-
 _FEW_ROWS = 1_000
 
 

@@ -22,8 +22,6 @@ from attribune.models.predictor import Locked, Predictor
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import missing_column
 
-__all__ = ["Decoding", "TextStream", "Writer", "WrittenText"]
-
 _INCOMPLETE = "\ufffd"  # of a character of which only the first bytes are written
 
 

@@ -19,8 +19,6 @@ from attribune.schema import EncodingReport
 from attribune.schema.columns import column_batches, missing_column
 from attribune.tasks.capabilities import GENERATE, require
 
-__all__ = ["generate"]
-
 
 @checked_arguments
 def generate(

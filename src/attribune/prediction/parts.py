@@ -37,8 +37,6 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_predictor
 from attribune.schema import EncodingReport
 
-__all__ = ["PART_ROWS", "FilePart", "Job", "Mark", "PartsFolder", "is_whole", "predict_parts", "read_parts"]
-
 PART_ROWS = 16_384
 """Rows of a part, except the last one of a file."""
 _KEY = b"attribune"

@@ -37,8 +37,6 @@ from attribune.schema import EncodingReport
 from attribune.schema.number_marks import with_points
 from attribune.values.panel import Panel
 
-__all__ = ["predict"]
-
 _ROWS = 4096
 
 

@@ -18,8 +18,6 @@ from attribune.schema import EncodingReport
 from attribune.schema.attributes import NoNumberError
 from attribune.values.panel import Panel
 
-__all__ = ["note_empty_texts", "panel_rows", "predict_texts", "score_rows"]
-
 
 def score_rows(predictor: Predictor, rows: pa.Table, *, source: str, first_row: int) -> tuple[pa.Table, EncodingReport]:
     """Append predictions and probabilities to rows of a file; returns them with the report on the attributes.

@@ -22,16 +22,6 @@ from attribune.schema import Schema
 from attribune.schema.attributes import counts_of_rows, read_cells
 from attribune.schema.columns import Table, canonical, column_batches
 
-__all__ = [
-    "AttributeGain",
-    "AttributesTogether",
-    "CountGain",
-    "attribute_gains",
-    "gains_by_count",
-    "holm",
-    "value_counts",
-]
-
 _RESAMPLES = 2_000
 
 

@@ -19,8 +19,6 @@ from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults
 from attribune.schema import Schema
 
-__all__ = ["describe_run", "has_own_card", "run_card", "shown_tables"]
-
 
 def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
     """Render the card of a run, without values of attributes or local paths."""

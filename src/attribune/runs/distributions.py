@@ -18,8 +18,6 @@ from attribune.data.writing import open_writer
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.runs.recipe import DataRecipe, Recipe
 
-__all__ = ["write_distribution_recipe", "write_distributions"]
-
 _KINDS = ("classification", "rating", "ordinal")
 _WITHOUT_ATTRIBUTES = "adapter"
 

@@ -25,8 +25,6 @@ from attribune.runs.results import RunResults
 from attribune.runs.training_record import TrainingRecord
 from attribune.schema import Schema
 
-__all__ = ["SEARCH_PLAN", "RunFolder"]
-
 SEARCH_PLAN = "search.json"
 """The plan of a search, whose folder has a recipe too, that of the best trial."""
 

@@ -13,8 +13,6 @@ from attribune.errors import ConfigError
 from attribune.runs.settings_tree import override
 from attribune.schema.kinds import kind_settings
 
-__all__ = ["Guesses", "guess_settings"]
-
 _NAMED = ("data", *(f"data.{name}" for name in ("text_pair", "text_negative", "prompt")))
 """Settings of trainings whose columns are all named: with any of them, nothing is guessed."""
 _TASKS = ("classification", "rating", "ordinal", "regression")

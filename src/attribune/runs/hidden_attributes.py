@@ -17,8 +17,6 @@ from attribune.runs.attribute_gains import attribute_gains
 from attribune.schema import Schema
 from attribune.tasks import Task
 
-__all__ = ["HidingRows", "drawn_rows", "hidden_attributes", "judged_metrics", "known_values"]
-
 _ROWS = 10_000  # are scored again for each attribute
 
 

@@ -22,8 +22,6 @@ from attribune.runs.stored_scores import StoredScores, own_table, rows_of_traini
 from attribune.schema.columns import require_columns
 from attribune.tasks.labels import UNSEEN
 
-__all__ = ["LabelledRows"]
-
 _FEW = 0.1  # of rows whose texts a run was trained on, or with labels that it cannot predict
 
 

@@ -27,8 +27,6 @@ from attribune.models.config import DROPOUT, Dropout, HeadSize
 from attribune.tasks import Task
 from attribune.tasks.inputs import InputSettings
 
-__all__ = ["BackboneRecipe", "BaselineLearner", "Learner", "MethodLearner", "read_method"]
-
 
 class BackboneRecipe(Settings):
     """The backbone and how it is tuned. Empty fields take the default of the method or of the family."""

@@ -16,8 +16,6 @@ from attribune.models.predictor import Predictor, Quantisation, quantised
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 
-__all__ = ["load_predictor", "load_run", "predictor_of"]
-
 
 @checked_arguments
 def load_run(

@@ -11,8 +11,6 @@ from attribune.core.door import as_argument
 from attribune.core.wording import did_you_mean_or
 from attribune.errors import ConfigError
 
-__all__ = ["preset_names", "read_preset"]
-
 _PRESETS = resources.files("attribune.runs") / "presets"
 
 

@@ -29,18 +29,6 @@ from attribune.schema.times import check_date_format
 from attribune.tasks import TASKS, Task
 from attribune.tasks.inputs import InputSettings, TaskInput
 
-__all__ = [
-    "RECIPE_END",
-    "DataRecipe",
-    "EvaluationRecipe",
-    "Names",
-    "Recipe",
-    "SplitRecipe",
-    "TrainingRecipe",
-    "TransferRecipe",
-    "ValuesRecipe",
-]
-
 RECIPE_END = "...\n"
 
 

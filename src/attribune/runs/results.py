@@ -35,8 +35,6 @@ from attribune.tasks import Task
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
 
-__all__ = ["Environment", "FindingRecord", "ModelResult", "RunResults", "run_results"]
-
 _PACKAGES = ("attribune", "torch", "transformers", "datasets", "scikit-learn")
 _HIDDEN, _SHUFFLED = ", attributes hidden", ", attributes shuffled"
 

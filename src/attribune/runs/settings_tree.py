@@ -8,8 +8,6 @@ from attribune.core.flags import ARGUMENTS, FLAGS
 from attribune.data.file_options import Reading
 from attribune.errors import ConfigError
 
-__all__ = ["SETTINGS", "method_name", "override", "put", "written_out"]
-
 _SHORT_FORMS = {"method": "name", "task": "kind"}
 
 

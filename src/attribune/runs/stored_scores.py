@@ -21,17 +21,6 @@ from attribune.runs.recipe import Recipe
 from attribune.schema.columns import require_columns
 from attribune.tasks import Task, task_from_dict
 
-__all__ = [
-    "HIDDEN_LOGITS",
-    "LOGITS",
-    "NETWORK_LOGITS",
-    "StoredScores",
-    "network_logits",
-    "own_table",
-    "rows_of_training",
-    "scored_tables",
-]
-
 LOGITS, HIDDEN_LOGITS, NETWORK_LOGITS = "logits", "hidden", "network"
 """Names of stored scores: of the model, with every attribute hidden, and of its network without models beside it."""
 

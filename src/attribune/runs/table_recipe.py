@@ -16,8 +16,6 @@ from attribune.runs.guesses import guess_settings
 from attribune.runs.recipe import Recipe
 from attribune.runs.settings_tree import SETTINGS, override
 
-__all__ = ["table_recipe"]
-
 _WITH_OPTIONS = {"method": "name", "task": "kind"}  # arguments that may be mappings, with the key of their name
 _TABLES = {"data": "train", "validation": "validation", "test": "test"}
 

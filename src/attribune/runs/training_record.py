@@ -10,8 +10,6 @@ from pydantic import BaseModel, ConfigDict
 from attribune.findings import Finding
 from attribune.models.sizes import Sizes
 
-__all__ = ["SavedRecord", "TrainingRecord", "VerdictPart"]
-
 
 class SavedRecord(BaseModel):
     """A part of the results of a run; fields that another version wrote are preserved."""

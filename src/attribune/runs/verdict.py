@@ -26,19 +26,6 @@ from attribune.runs.training_record import SavedRecord, TrainingRecord, VerdictP
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
 
-__all__ = [
-    "MAJORITY",
-    "NOT_BLENDED",
-    "TEXT_ONLY",
-    "WHOLE_TEXTS",
-    "AttributeEffect",
-    "BaselineResult",
-    "GivenAway",
-    "KeptWeights",
-    "Verdict",
-    "run_verdict",
-]
-
 MAJORITY, WHOLE_TEXTS, TEXT_ONLY = "majority", "linear, whole texts", "linear, text only"
 NOT_BLENDED = ", not blended"
 """Baselines beside the methods, by their names in tables: the most frequent class, `linear` where texts are cut, and

@@ -35,8 +35,6 @@ from attribune.tasks.labels import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Aspects"]
-
 
 def _class_lists(classes: Any, info: ValidationInfo) -> tuple[tuple[str, ...], ...]:
     """Return one tuple of class names per aspect."""

@@ -11,8 +11,6 @@ from attribune.core.arrays import Array
 from attribune.metrics.metric import Metric
 from attribune.tasks.base import Task
 
-__all__ = ["fit_temperature", "fit_weights"]
-
 _CALIBRATED = ("log_loss", "cross_entropy")
 _DEVIATION = 0.5
 _LARGEST = 20.0

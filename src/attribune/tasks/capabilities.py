@@ -17,8 +17,6 @@ from attribune.tasks.base import Task
 from attribune.tasks.inputs import ComparedTexts, ScoredTokens, SingleText, TaskInput, WrittenText
 from attribune.tasks.regression import Regression
 
-__all__ = ["VERBS", "Verb", "can", "require", "why_not"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Verb:

@@ -29,8 +29,6 @@ from attribune.tasks.labels import (
     sorted_classes,
 )
 
-__all__ = ["Classification"]
-
 
 def _checked_weights(weights: Any, info: ValidationInfo) -> tuple[float, ...] | None:
     if weights is None or "classes" not in info.data:

@@ -44,26 +44,6 @@ from attribune.tasks.labels import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "SOFT_METRICS",
-    "Choice",
-    "ClassCodec",
-    "LabelCodec",
-    "Level",
-    "Number",
-    "Numbers",
-    "One",
-    "PerToken",
-    "Several",
-    "Shares",
-    "checked_logits",
-    "level_numbers",
-    "log_frequencies",
-    "log_losses",
-    "refuse_distributions",
-    "unknown",
-]
-
 SOFT_METRICS = ("cross_entropy", "manhattan", "jensen_shannon")
 """What is computed of distributions unasked, the main one first."""
 _TOLERANCE = 0.02  # published shares are rounded

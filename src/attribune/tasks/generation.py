@@ -23,8 +23,6 @@ from attribune.tasks.labels import Column, MissingTexts, label_texts
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Generation"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Texts(PerToken):

@@ -15,17 +15,6 @@ if TYPE_CHECKING:
 
     from attribune.methods import MethodConfig
 
-__all__ = [
-    "ComparedTexts",
-    "InputSettings",
-    "QuestionAndContext",
-    "ScoredTokens",
-    "SingleText",
-    "TaskInput",
-    "WordList",
-    "WrittenText",
-]
-
 Names = tuple[str, ...]
 Spans = Callable[[Sequence[str]], str]
 """Writes the names of columns as a card does."""

@@ -24,29 +24,6 @@ from attribune.functional import (
 )
 from attribune.tasks.labels import UNSEEN
 
-__all__ = [
-    "CutPoints",
-    "Link",
-    "Ties",
-    "binary_cross_entropy",
-    "cosines_with_first",
-    "cross_entropy",
-    "each_alone",
-    "known_weights",
-    "mean_cross_entropy",
-    "row_binary_cross_entropy",
-    "row_cross_entropy",
-    "row_multiple_negatives",
-    "row_preference_loss",
-    "row_soft_cross_entropy",
-    "row_squared_error",
-    "row_triplet_margin",
-    "share_weights",
-    "token_scores",
-    "unit_vectors",
-    "weighted_mean",
-]
-
 
 def weighted_mean(losses: Tensor, counts: Tensor, weights: Tensor) -> Tensor:
     """Return ``Σ w l / Σ w c`` of losses, counts and weights (B,); zero where nothing counts."""

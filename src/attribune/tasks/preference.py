@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from attribune.tasks.losses import Link
 
-__all__ = ["SIDES", "TIES", "Preference"]
-
 TIES = ("tie", "equal")
 """Labels that prefer neither text, unless others are named."""
 TIE = 2

@@ -36,8 +36,6 @@ from attribune.tasks.labels import (
 if TYPE_CHECKING:
     from attribune.tasks.losses import Link
 
-__all__ = ["Ordinal", "Rating"]
-
 
 def _sorted_ratings(classes: Any) -> tuple[str, ...]:
     values = {name: number_of(name) for name in class_names(classes, of="the rating")}

@@ -19,8 +19,6 @@ from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_
 from attribune.tasks.codecs import Numbers
 from attribune.tasks.labels import Column, MissingTexts, label_numbers, require_columns
 
-__all__ = ["Regression"]
-
 
 def _finite(value: Any, info: ValidationInfo) -> float:
     is_number = isinstance(value, int | float) and math.isfinite(value)

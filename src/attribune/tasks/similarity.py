@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from attribune.tasks.inputs import Spans
 
-__all__ = ["Form", "Similarity"]
-
 Form = Literal["scores", "pairs", "triplets"]
 """What a row has: two texts and a score, two texts that belong together, or also one that does not."""
 

@@ -29,17 +29,6 @@ from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, object_arra
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "NULL",
-    "AnswerCells",
-    "AnswerSpan",
-    "Candidate",
-    "SpanScores",
-    "Spans",
-    "answer_scores",
-    "normalized_answer",
-]
-
 
 class AnswerSpan(NamedTuple):
     """A true answer and the number of characters before it in the text."""

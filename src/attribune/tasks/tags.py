@@ -35,17 +35,6 @@ from attribune.tasks.labels import (
 )
 from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, object_array, word_list
 
-__all__ = [
-    "BEGIN",
-    "END",
-    "INSIDE",
-    "OUTSIDE",
-    "SINGLE",
-    "Tags",
-    "count_entities",
-    "split_tag",
-]
-
 OUTSIDE, BEGIN, INSIDE, END, SINGLE = range(5)
 """What a tag says of its word: no entity, the first word of one, one inside, the last one, or a whole entity."""
 

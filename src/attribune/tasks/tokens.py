@@ -20,8 +20,6 @@ from attribune.schema.columns import as_written, canonical, json_value
 from attribune.tasks.base import Task
 from attribune.tasks.inputs import TaskInput, WordList
 
-__all__ = ["TokenRow", "TokenTask", "TokenWindow", "object_array", "word_list"]
-
 
 def word_list(cell: Any) -> list[str] | None:
     """Return the words of a cell, None for a missing one; a missing word is empty.

@@ -35,8 +35,6 @@ from attribune.tasks.capabilities import AUTO, require
 from attribune.training.plan import DataPlan, comparison_recipes
 from attribune.training.preparation import PreparedData, prepare, rows_digest, with_all_classes
 
-__all__ = ["AUTO_METHOD", "CANDIDATES", "Choice", "choose_method", "read_budget"]
-
 AUTO_METHOD = "auto"
 """The name that stands for a bake-off."""
 CANDIDATES = ("linear", "none", "in-text", "tokens", "pln", "plora", "modulated", DEFAULT_METHOD)

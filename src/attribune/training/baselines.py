@@ -25,8 +25,6 @@ from attribune.tasks.capabilities import LINEAR, require
 from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 
-__all__ = ["BASELINE_ROWS", "fit_boosting", "fit_linear", "train_boosting", "train_frozen", "train_linear"]
-
 BASELINE_ROWS = 200_000  # more would take longer than the model, and hardly improve a linear baseline
 
 _C = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)

@@ -33,17 +33,6 @@ from attribune.training.baselines import BASELINE_ROWS, fit_boosting, fit_linear
 from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 
-__all__ = [
-    "Beside",
-    "Gain",
-    "NoBlend",
-    "UnreadRows",
-    "cross_fitted",
-    "fit_on_unread",
-    "models_beside",
-    "reads_unread_rows",
-]
-
 _log = logging.getLogger(__name__)
 _FOLDS, _FEWEST = 5, 50
 _TREES_ROWS, _TREES_OUTPUTS = 20_000, 20  # with more, trees would take longer than a network on a GPU

@@ -23,8 +23,6 @@ from attribune.core.progress import Reporter
 from attribune.errors import AttribuneWarning, ConfigError
 from attribune.runs.folder import RunFolder
 
-__all__ = ["EarlyStopping", "Progress", "Tracker", "check_trackers", "run_name", "trackers"]
-
 
 class EarlyStopping(TrainerCallback):
     """Stop when a metric has not improved for `patience` evaluations; the history is its only state.

@@ -22,17 +22,6 @@ from transformers import TrainerState
 from attribune.core.processes import is_main, let_main_speak, process_count, process_number
 from attribune.errors import AttribuneError, ConfigError
 
-__all__ = [
-    "PATIENCE",
-    "all_rows",
-    "backend",
-    "from_main",
-    "last_checkpoint",
-    "read_state",
-    "refuse_separate_folders",
-    "refuse_split_models",
-]
-
 T = TypeVar("T")
 
 PATIENCE = timedelta(days=7)

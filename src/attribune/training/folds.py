@@ -34,16 +34,6 @@ from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit, all_classes, prepare
 from attribune.training.scoring import write_predictions
 
-__all__ = [
-    "fit_out_of_fold",
-    "hidden_in_folds",
-    "join_predictions",
-    "pooled_scores",
-    "prepare_folds",
-    "scored_rows",
-    "without_validation",
-]
-
 _PART = "test"
 """The part in which each fold has its rows, and the run those of all folds."""
 

@@ -54,8 +54,6 @@ from attribune.values.posterior import learn_value_priors
 if TYPE_CHECKING:
     from attribune.training.sharding import ShardedTables
 
-__all__ = ["FitBaselines", "build_model", "fill_memory", "fit", "train_neural"]
-
 FitBaselines: TypeAlias = Callable[[ConditionedModel], Mapping[str, LinearModel]]
 """Fits what is compared with a model that reads texts as this one does; returns the linear models by name."""
 

@@ -16,14 +16,6 @@ from attribune.runs.recipe import TrainingRecipe
 if TYPE_CHECKING:
     from attribune.training.sharding import ShardedTables
 
-__all__ = [
-    "MaxHeadNorm",
-    "RowAdamW",
-    "build_optimizer",
-    "clip_gradients",
-    "update_rows_alone",
-]
-
 _START = 0.1  # of the sum of squares, as in TensorFlow, so that first steps are finite
 
 

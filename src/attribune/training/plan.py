@@ -18,8 +18,6 @@ from attribune.schema.kinds import Kind
 from attribune.tasks import Task
 from attribune.tasks.capabilities import LINEAR, can
 
-__all__ = ["DESCRIPTIONS", "IDS", "SHUFFLED", "DataPlan", "TrainingPlan", "comparison_recipes", "settled"]
-
 SHUFFLED = "shuffled"
 """Among the methods to compare with: the same method on shuffled attributes."""
 IDS, DESCRIPTIONS = "ids", "descriptions"

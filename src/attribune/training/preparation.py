@@ -56,22 +56,6 @@ from attribune.tasks.labels import FEW_ROWS, UNSEEN, rare_classes
 from attribune.training.plan import DataPlan
 from attribune.values.reading import read_value_tables
 
-__all__ = [
-    "PreparedData",
-    "PreparedSplit",
-    "all_classes",
-    "describe_as",
-    "encode_labelled",
-    "encode_split",
-    "encode_validation",
-    "longer_window",
-    "prepare",
-    "rows_digest",
-    "shuffle",
-    "usable_rows",
-    "with_all_classes",
-]
-
 _LOOKED_AT, _STEP = 1_000, 32  # training rows, to see how long texts are, and what the window is a multiple of
 _EXAMPLES, _SHOWN_CLASSES = 5, 20  # of labels that are named
 _FOLDS, _FEWEST, _FEW = 5, 200, 1_000  # folds of a table with so many rows and fewer than that

@@ -42,8 +42,6 @@ from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 from attribune.values.traces import value_marks
 
-__all__ = ["check_selection", "score", "score_baselines", "selection_metric", "write_predictions"]
-
 
 def selection_metric(task: Task, settings: TrainingRecipe) -> MetricInfo:
     """Return the metric of ``training.select_by``: ``loss``, or one that the task computes."""

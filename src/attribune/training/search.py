@@ -31,8 +31,6 @@ from attribune.training.preparation import prepare, rows_digest
 from attribune.training.study import Range, Study, Trial, listed, read_space, require_optuna
 from attribune.training.train import train
 
-__all__ = ["SearchResult", "default_space", "search"]
-
 _HYPERCOMPLEX = (2, 4, 8, 16)
 
 

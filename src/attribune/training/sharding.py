@@ -14,8 +14,6 @@ from attribune.errors import ConfigError
 from attribune.methods.row_shard import RowShard
 from attribune.models.base import ConditionedModel
 
-__all__ = ["ShardedTables"]
-
 
 class ShardedTables:
     """The attribute tables of a model, sharded over the processes by rows, and gathered for files."""

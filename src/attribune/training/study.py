@@ -20,8 +20,6 @@ from attribune.core.files import write_json
 from attribune.core.job_folder import Inside
 from attribune.errors import ConfigError
 
-__all__ = ["Range", "Space", "Study", "Trial", "listed", "read_space", "require_optuna"]
-
 T = TypeVar("T", bound="Trial")
 
 _MAX_ATTEMPTS = 3

@@ -61,8 +61,6 @@ from attribune.training.plan import TrainingPlan, comparison_recipes, settled
 from attribune.training.preparation import PreparedData, describe_as, longer_window, prepare, rows_digest, shuffle
 from attribune.training.scoring import check_selection, score, score_baselines
 
-__all__ = ["train"]
-
 _log = logging.getLogger(__name__)
 _BUDGET = "10m"
 _MANY_ROWS = 1_000  # whose scoring takes long enough to be announced

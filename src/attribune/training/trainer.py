@@ -34,8 +34,6 @@ from attribune.training.optimizer import build_optimizer, clip_gradients
 if TYPE_CHECKING:
     from attribune.training.sharding import ShardedTables
 
-__all__ = ["AttributeTrainer", "RecomputedAttention", "training_arguments"]
-
 
 class RecomputedAttention(TorchFunctionMode):
     """Forward passes in this context keep only what attention reads, if it has dropout and runs on the CPU.

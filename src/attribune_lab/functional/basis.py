@@ -8,8 +8,6 @@ from torch import Tensor
 
 from attribune.functional.pooling import weighted_states
 
-__all__ = ["basis_coefficients", "context_attention_pool", "customised_words", "mixed_bases"]
-
 
 def basis_coefficients(
     a: Float[Tensor, "B MZ"], W_q: Float[Tensor, "A MZ"], b_q: Float[Tensor, " A"], K: Float[Tensor, "N A"]

@@ -10,8 +10,6 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 from torch.nn.functional import conv1d, pad
 
-__all__ = ["Filters", "averaged_windows", "convolved_words"]
-
 
 class Filters(NamedTuple):
     """The filters of one width: F maps of k words side by side."""

@@ -6,8 +6,6 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-__all__ = ["attribute_gate", "frequency_gate", "shared_vector"]
-
 _SMALLEST = 1e-6  # of relu(λ), by which frequencies are divided
 _LARGEST = 7.0  # of the logarithm of a power: exp(-exp(7)) is 0 in float64
 

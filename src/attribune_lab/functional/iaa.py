@@ -8,8 +8,6 @@ from torch import Tensor
 
 from attribune.functional.pooling import weighted_states
 
-__all__ = ["attribute_interaction", "bilinear_attention_pool"]
-
 
 def bilinear_attention_pool(
     hidden: Float[Tensor, "B T H"],

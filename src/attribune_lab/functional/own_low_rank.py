@@ -5,8 +5,6 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["own_low_rank"]
-
 
 def own_low_rank(
     output: Float[Tensor, "B T out"],

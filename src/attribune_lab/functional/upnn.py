@@ -5,8 +5,6 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["value_matrix_words"]
-
 
 def value_matrix_words(
     x: Float[Tensor, "B T E"], w: Float[Tensor, "B E"], U_1: Float[Tensor, "B E R"], U_2: Float[Tensor, "B R E"]

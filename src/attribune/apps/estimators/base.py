@@ -53,8 +53,6 @@ from attribune.training.train import train
 from attribune.values.enrol import Enrolment, learn_values
 from attribune.values.learning import EnrolSettings
 
-__all__ = ["AttributeEstimator", "can_continue"]
-
 E = TypeVar("E", bound="AttributeEstimator")
 _DECIDED = {f"data.{name}" for name in ("train", "validation", "test", "text", "text_pair", "label", "attributes")}
 

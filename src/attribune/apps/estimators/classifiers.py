@@ -20,8 +20,6 @@ from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import canonical
 from attribune.tasks.labels import number_of
 
-__all__ = ["AttributeClassifier", "AttributeOrdinal"]
-
 
 class AttributeClassifier(ClassifierMixin, AttributeEstimator):
     """A classifier of texts with attributes; `AttributeEstimator` documents its parameters.

@@ -14,8 +14,6 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from attribune.apps.estimators.base import AttributeEstimator, can_continue
 from attribune.errors import DataError
 
-__all__ = ["AttributeRegressor"]
-
 
 class AttributeRegressor(RegressorMixin, AttributeEstimator):
     """A regression on texts with attributes; `AttributeEstimator` documents its parameters."""

@@ -22,18 +22,6 @@ from attribune.models.baselines import BaselineConfig
 from attribune.models.predictor import Predictor
 from attribune.schema.kinds import KINDS, Kind, kind_settings, read_kind
 
-__all__ = [
-    "ESTIMATOR",
-    "PackedPredictor",
-    "plain_classes",
-    "plain_parameters",
-    "read_estimator",
-    "restored_classes",
-    "restored_parameters",
-    "saved_model",
-    "write_estimator",
-]
-
 ESTIMATOR = "estimator.json"
 """The file of an estimator in the folder of its model."""
 _WHAT = "record of an estimator"
