@@ -147,7 +147,7 @@ def test_the_names_in_messages_are_settings_or_flags() -> None:
         f"{group}.{name}"
         for group in ("data", "backbone", "training")
         for name in Recipe.model_fields[group].annotation.model_fields  # type: ignore[union-attr]
-    } | {"data.split.folds", "task.kind", "task.missing", "task.multi_label", "task.separator"}
+    } | {"data.split.folds", "task.classes", "task.kind", "task.missing", "task.multi_label", "task.separator"}
     parser = build_parser()
     verbs = [*parser.verb_groups, "data judgements", "data prepare"]
     flags = [parser.parser_of_words(verb.split()) for verb in verbs]

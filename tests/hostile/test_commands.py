@@ -376,7 +376,7 @@ def test_there_are_enough_cases() -> None:
 def test_one_message_no_traceback_and_the_run_as_it_was(
     case: Case, fails: Fails, places: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attribune.apps.serve.serve", _must_not_begin)
+    monkeypatch.setattr("attribune.apps.serve.server.Server.run", _must_not_begin)
     monkeypatch.setattr("attribune.apps.playground.page.launch", _must_not_begin)
     monkeypatch.delenv("ATTRIBUNE_API_KEYS", raising=False)
     monkeypatch.chdir(tmp_path)
