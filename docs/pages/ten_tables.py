@@ -134,7 +134,7 @@ def takeaways() -> list[str]:
     """How often the default is shown better or worse than what people would use instead."""
     lines = []
     proper = {name: row[_REFERENCE][0]["proper"] for name, row in _cells().items()}
-    for other, is_later in product((_REFERENCE, "boosting", "autogluon"), (False, True)):
+    for other, is_later in product((_REFERENCE, "boosting", "autogluon", "adapter", "plora"), (False, True)):
         each = {name: _gap(name, _DEFAULT, other, one) for name, one in proper.items() if (name in _LATER) == is_later}
         gaps = {name: gap for name, gap in each.items() if gap is not None}
         shown = [gap.difference for gap in gaps.values() if gap.shows_difference]
