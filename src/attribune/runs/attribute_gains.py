@@ -19,7 +19,7 @@ from attribune.metrics.metric import Metric
 from attribune.metrics.results import ENOUGH_TO_LEAVE_OUT, LEAST_ROWS, HiddenEffect
 from attribune.runs.training_record import SavedRecord, VerdictPart
 from attribune.schema import Schema
-from attribune.schema.attributes import counts_of_rows, read_cells
+from attribune.schema.attributes import counts_of_rows
 from attribune.schema.columns import Table, canonical, column_batches
 
 __all__ = [
@@ -259,7 +259,7 @@ def _has_value(schema: Schema, table: Table, name: str) -> npt.NDArray[np.bool_]
     found = []
     column = schema[name].column
     for first, columns in column_batches(table, [column]):
-        cells = read_cells(schema[name].spec, columns[column], missing=missing, first_row=first)
+        cells = schema[name].spec.read(columns[column], missing=missing, first_row=first)
         given = np.zeros(len(columns[column]), dtype=bool)
         given[cells.rows] = True
         found.append(given)

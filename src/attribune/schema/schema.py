@@ -28,8 +28,6 @@ from attribune.schema.date_parts import with_parts
 from attribune.schema.descriptions import ValueTable, describe, fit_descriptions
 from attribune.schema.kinds import (
     Kind,
-    MultiLabel,
-    Numeric,
     as_kinds,
     checked_missing,
     checked_names,
@@ -324,7 +322,7 @@ def _check_describable(attributes: Sequence[Kind], values: Mapping[str, ValueTab
                 f"values of {name!r} are described, which is no attribute (attributes: {', '.join(kinds) or 'none'})"
             )
         if not kinds[name].lists_values:
-            what = kinds[name].kind if isinstance(kinds[name], Numeric) else "hashed"
+            what = "hashed" if kinds[name].unseen == "hash" else kinds[name].kind
             raise ConfigError(
                 f"the values of attribute {name!r} are not listed (it is {what}), so that none can be described: leave "
                 "its table of values out"
@@ -426,7 +424,7 @@ def check_listed(attribute: FittedAttribute) -> None:
     Raises:
         ConfigError: naming it and the reason.
     """
-    if isinstance(attribute.spec, Numeric):
+    if attribute.spec.is_numeric:
         raise ConfigError(
             f"attribute {attribute.name!r} is of the kind {attribute.spec.kind}, which has no list of values: none can "
             "be added or removed; name a categorical or multi-label attribute"
@@ -508,7 +506,7 @@ def assigned_ids(schema: Schema, assignments: Mapping[str, Sequence[str]]) -> In
 
 
 def _column(attribute: FittedAttribute, values: Sequence[str]) -> pa.Array:
-    if isinstance(attribute.spec, MultiLabel):
+    if attribute.spec.takes_several:
         return pa.array([list(values)], type=pa.list_(pa.string()))
     if len(values) > 1:
         raise ConfigError(f"attribute {attribute.name!r} has one value for each row, but {len(values)} are given")

@@ -39,7 +39,6 @@ import pyarrow.parquet as pq
 from attribune.core.checksums import agrees
 from attribune.core.hashing import checksum, text_numbers
 from attribune.schema import Schema
-from attribune.schema.attributes import read_cells
 from attribune.schema.columns import Table, canonical, column_batches, other_spellings
 
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # no word spaces
@@ -345,7 +344,7 @@ def value_marks(table: Table, schema: Schema) -> Arrays:
     for spec in [attribute.spec for attribute in schema if attribute.spec.lists_values]:
         rows, hashes = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
         for first, columns in column_batches(table, [spec.column]):
-            cells = read_cells(spec, columns[spec.column], missing=missing, first_row=first)
+            cells = spec.read(columns[spec.column], missing=missing, first_row=first)
             rows.append(cells.rows + first - 1)
             hashes.append(text_numbers(cells.texts)[cells.codes])
         marks[f"{_START}{spec.name}{_ROWS}"] = np.concatenate(rows)
