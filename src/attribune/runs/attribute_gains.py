@@ -20,7 +20,7 @@ from attribune.metrics.results import ENOUGH_TO_LEAVE_OUT, LEAST_ROWS, HiddenEff
 from attribune.runs.training_record import SavedRecord, VerdictPart
 from attribune.schema import Schema
 from attribune.schema.attributes import counts_of_rows
-from attribune.schema.columns import Table, canonical, column_batches
+from attribune.schema.columns import Table
 
 __all__ = [
     "AttributeGain",
@@ -255,15 +255,12 @@ def value_counts(schema: Schema, table: Table) -> dict[str, npt.NDArray[np.int64
 
 def _has_value(schema: Schema, table: Table, name: str) -> npt.NDArray[np.bool_]:
     """Return whether each row (n,) has a value of an attribute, known or not."""
-    missing = frozenset(text for text in map(canonical, schema.missing) if text is not None)
-    found = []
-    column = schema[name].column
-    for first, columns in column_batches(table, [column]):
-        cells = schema[name].spec.read(columns[column], missing=missing, first_row=first)
-        given = np.zeros(len(columns[column]), dtype=bool)
+    found = [np.zeros(0, dtype=bool)]
+    for _, cells in schema.cells(table, name):
+        given = np.zeros(cells.height, dtype=bool)
         given[cells.rows] = True
         found.append(given)
-    return np.concatenate(found) if found else np.zeros(0, dtype=bool)
+    return np.concatenate(found)
 
 
 def _rare_and_frequent(counts: npt.NDArray[np.int64]) -> list[tuple[int, int]]:

@@ -199,11 +199,6 @@ class FittedAttribute:
             return [[] for _ in range(cells.height)]
         return cells.by_row((self.values.ids(cells.texts) == 0)[cells.codes])
 
-    def written(self, column: pa.Array, *, missing: frozenset[str], first_row: int = 1) -> list[tuple[str, ...]]:
-        """Return the values of each row as they are written, whether they are in the vocabulary or not."""
-        cells = self.spec.read(column, missing=missing, first_row=first_row)
-        return list(map(tuple, cells.by_row()))
-
     def grown(self, other: FittedAttribute) -> FittedAttribute:
         """Return the attribute with the values of another fit as ids after its own; see `Schema.grown`."""
         if self.spec.is_numeric:

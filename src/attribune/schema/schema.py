@@ -23,7 +23,7 @@ from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.metrics.tables import html_table, text_cells
 from attribune.schema.attributes import SEARCHABLE, AttributeFitter, FittedAttribute, NoNumberError, Slots
-from attribune.schema.columns import MISSING, Table, canonical, column_batches
+from attribune.schema.columns import MISSING, Cells, Table, canonical, column_batches
 from attribune.schema.date_parts import with_parts
 from attribune.schema.descriptions import ValueTable, describe, fit_descriptions
 from attribune.schema.kinds import (
@@ -175,13 +175,26 @@ class Schema:
         rows: list[tuple[tuple[str, ...], ...]] = []
         for start, columns in column_batches(table, self.sources, first_row=first_row):
             parts = (
-                attribute.written(columns[attribute.column], missing=self._missing, first_row=start)
+                map(tuple, self._cells_of(attribute, columns, start).by_row())
                 if attribute.name in names
                 else [()] * len(columns[attribute.column])
                 for attribute in self.attributes
             )
             rows += zip(*parts, strict=True)
         return rows
+
+    def cells(self, table: Table, name: str) -> Iterator[tuple[int, Cells]]:
+        """Read the values of an attribute, known or not, in batches; yields the number of a batch's first row with it.
+
+        Raises:
+            DataError: for a missing column, or a value that does not fit the attribute.
+        """
+        attribute = self[name]
+        for start, columns in column_batches(table, [attribute.column]):
+            yield start, self._cells_of(attribute, columns, start)
+
+    def _cells_of(self, attribute: FittedAttribute, columns: Mapping[str, pa.Array], first_row: int) -> Cells:
+        return attribute.spec.read(columns[attribute.column], missing=self._missing, first_row=first_row)
 
     def grown(self, other: Schema) -> Schema:
         """Add the values of another schema of these attributes, as ids after those of this one; counts add up.

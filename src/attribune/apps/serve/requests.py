@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
@@ -27,7 +26,7 @@ from attribune.apps.serve.settings import ServeSettings
 from attribune.core.wording import closest, did_you_mean_or
 from attribune.errors import DataError
 from attribune.schema import FittedAttribute, Schema
-from attribune.schema.columns import canonical
+from attribune.schema.columns import canonical, number_of
 
 Scalar = StrictStr | StrictBool | StrictInt | StrictFloat | None
 Words = StrictStr | list[StrictStr]
@@ -383,11 +382,7 @@ def _check_value(text: str, attribute: FittedAttribute, field: str) -> None:
         if spec.value_of(text) is None:
             raise Refused(422, field, f"{shown(text)!r} is not {spec.words}: give one, or null where it is missing")
     elif spec.is_numeric:
-        try:
-            finite = "_" not in text and math.isfinite(float(text))
-        except ValueError:
-            finite = False
-        if not finite:
+        if number_of(text) is None:
             raise Refused(422, field, f"{shown(text)!r} is not a finite number: give one, or null where it is missing")
     elif spec.derives_values or spec.unseen == "error":
         try:
