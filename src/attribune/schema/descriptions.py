@@ -194,8 +194,7 @@ def _fit_field(
         spec = replace(spec, encoder=values.encoder, revision=values.revision)
     if isinstance(spec, VocabularyKind):
         column = values.column(spec.name)
-        fitter = AttributeFitter(spec, missing=missing)
-        fitter.add(column, first_row=1)  # every row, for its number in messages
+        spec.read(column, missing=missing, first_row=1)  # every row, for its number in messages
         fitter = AttributeFitter(spec, missing=missing)
         fitter.add(column.take(pa.array(trained)), first_row=1)
         if not fitter.has_values:

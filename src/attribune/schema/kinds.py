@@ -16,13 +16,13 @@ from attribune.core.config import checked_dataclass
 from attribune.core.hashing import text_digest, text_number
 from attribune.errors import ConfigError
 from attribune.schema.columns import (
+    NO_NUMBER,
     PATH,
     Cells,
     list_cells,
     path_cells,
     path_columns,
     single_cells,
-    words_of_none,
 )
 from attribune.schema.times import (
     DateCycleName,
@@ -171,7 +171,7 @@ class _ColumnKind:
         return cells.map(self.value_of, column=self.column, first_row=first_row)
 
     def _cells(self, column: pa.Array, *, missing: frozenset[str], first_row: int) -> Cells:
-        words = frozenset(words_of_none(tuple(missing), of_numbers=self.of_numbers))
+        words = missing.union(NO_NUMBER) if self.of_numbers else missing
         return single_cells(column, missing=words, column=self.column, first_row=first_row)
 
     def cell(self, value: str) -> Any:
