@@ -123,31 +123,30 @@ def _description_to_dict(description: ValueDescriptions) -> dict[str, Any]:
 
 def _saved_attribute(attribute: FittedAttribute, path: Path) -> dict[str, Any]:
     """Do as `_attribute_to_dict`, but write descriptions, and a long list of values, to files beside the schema's."""
-    description = attribute.description
-    if description is not None:
+    short, beside = replace(attribute, description=None), dict[str, Any]()
+    if len(attribute.values) > _LISTED and not attribute.spec.is_numeric:
+        with _writing(f"{len(attribute.values):,} values of attribute {attribute.name!r}", path):
+            file = attribute.values.write(path.parent, f"{path.stem}{_VALUES}", counts=attribute.counts[1:])
+        short = replace(short, values=Vocabulary(), counts=attribute.counts[:1])
+        beside["values_file"] = file.name
+    if (description := attribute.description) is not None:
         file = path.parent / f"{path.stem}{_FEATURES}-{description.digest()}.safetensors"
-        try:
+        with _writing(f"descriptions of the values of {attribute.name!r}", path):
             replace_file(file, save({"features": np.ascontiguousarray(description.features)}))
-        except OSError as error:
-            raise _unwritten(f"descriptions of the values of {attribute.name!r}", path, error) from error
-        saved = _saved_attribute(replace(attribute, description=None), path)
         about = _description_to_dict(replace(description, features=description.features[:0]))
-        return {**saved, "description": {**about, "features_file": file.name}}
-    if attribute.spec.is_numeric or len(attribute.values) <= _LISTED:
-        return _attribute_to_dict(attribute)
+        beside["description"] = {**about, "features_file": file.name}
+    return {**_attribute_to_dict(short), **beside}
+
+
+@contextmanager
+def _writing(what: str, path: Path) -> Iterator[None]:
     try:
-        file = attribute.values.write(path.parent, f"{path.stem}{_VALUES}", counts=attribute.counts[1:])
+        yield
     except OSError as error:
-        raise _unwritten(f"{len(attribute.values):,} values of attribute {attribute.name!r}", path, error) from error
-    short = replace(attribute, values=Vocabulary(), counts=attribute.counts[:1])
-    return {**_attribute_to_dict(short), "values_file": file.name}
-
-
-def _unwritten(what: str, path: Path, error: OSError) -> ModelFolderError:
-    return ModelFolderError(
-        f"the {what} cannot be written to {path.parent} ({error.strerror or error}): free some space, or choose a "
-        "folder that you may write to"
-    )
+        raise ModelFolderError(
+            f"the {what} cannot be written to {path.parent} ({error.strerror or error}): free some space, or choose a "
+            "folder that you may write to"
+        ) from error
 
 
 @contextmanager
