@@ -60,8 +60,8 @@ def test_shares_fill_the_room(truncation: str) -> None:
                 assert one + two == room
                 assert 0 <= one <= first
                 assert 0 <= two <= second
-    with pytest.raises(ConfigError, match="truncation='both'"):
-        shares(3, 3, 2, truncation="both")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"truncation: .* it is .both."):
+        TextInput.of("a", pair="b", truncation="both")  # type: ignore[arg-type]
 
 
 def test_a_tokenizer_without_a_separator_gets_ours() -> None:

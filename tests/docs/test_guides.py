@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -22,6 +23,7 @@ from attribune.backbones.sites import find_sites
 from attribune.errors import ConfigError, DataError
 from attribune.methods import method_from_dict
 from attribune.schema import Categorical, Schema
+from attribune.schema.columns import Cells
 from attribune.schema.kinds import KINDS
 from attribune.tasks import TASKS, Classification, Task, fit_task, task_from_dict
 
@@ -180,6 +182,33 @@ class TestAttributeKind:
         assert schema["tags"].values == ("B", "A")
         assert schema["tags"].counts.tolist() == [1, 2, 1]
         assert schema.encode({"tags": ["a|A|b", "c|b", "none"]})[0].tolist() == [[2, 1], [1, 0], [0, 0]]
+
+    def test_one_may_read_cells_in_its_own_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Steps(KINDS["multi_label"]):  # type: ignore[misc]
+            kind = "steps"
+
+            def read(self, column: pa.Array, **options: Any) -> Cells:
+                lists = [None if text is None else list(map(str, range(int(text)))) for text in column.to_pylist()]
+                return super().read(pa.array(lists), **options)
+
+        monkeypatch.setitem(KINDS, "steps", Steps)
+        schema = Schema.fit({"n": ["3", None, "1"]}, [Steps("n")])
+        assert schema["n"].values == ("0", "1", "2")
+        assert schema.encode({"n": ["2", "4"]})[0].tolist() == [[1, 2, 0], [1, 2, 3]]
+        assert schema.unknown({"n": ["2", "4"]})["n"] == [[], ["3"]]
+
+    def test_one_of_numbers_has_bins_and_comes_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Weight(KINDS["numeric"]):  # type: ignore[misc]
+            kind = "weight"
+
+            def value_of(self, text: str) -> str | None:
+                return text.removesuffix(" kg")
+
+        monkeypatch.setitem(KINDS, "weight", Weight)
+        schema = Schema.fit({"of": ["1 kg", "2 kg", "-", "8"]}, [Weight("of", bins=2)])
+        assert schema["of"].counts.tolist() == [1, 1, 2]
+        loaded = Schema.from_dict(schema.to_dict())
+        assert loaded.encode({"of": ["1", "9 kg", "?"]})[0].tolist() == [[1], [2], [0]]
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
-from attribune.schema import Categorical, MultiLabel, Number, Numeric, Schema, Text, ValueTable, Vector
+from attribune.schema import Categorical, Date, MultiLabel, Number, Numeric, Schema, Text, ValueTable, Vector
 from attribune.schema.description_kinds import field_from_dict, infer_field
 from attribune.schema.descriptions import describe
 from attribune.schema.schema import Revision
@@ -127,6 +127,8 @@ def test_what_has_no_list_of_values_cannot_be_described() -> None:
     rows, values = {"user": [1, 2, 3]}, {"user": ValueTable(table=USERS, key="user")}
     with pytest.raises(ConfigError, match="are not listed \\(it is numeric\\)"):
         Schema.fit(rows, [Numeric("user")], values=values)
+    with pytest.raises(ConfigError, match="are not listed \\(it is date\\)"):
+        Schema.fit(rows, [Date("user")], values=values)
     with pytest.raises(ConfigError, match="are not listed \\(it is hashed\\)"):
         Schema.fit(rows, [Categorical("user", unseen="hash")], values=values)
     with pytest.raises(ConfigError, match="which is no attribute"):

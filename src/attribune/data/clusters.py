@@ -284,9 +284,10 @@ def answer_shares(
         found[number][str(answers[row])] += 1
     others = [name for name in table.column_names if name not in (*text, label)]
     shared = [name for name in others if _has_same_cells(table, name, rows, first[which])]
+    of_texts = [{one: count / counts.total() for one, count in sorted(counts.items())} for counts in found]
     return AnswerShares(
         first=first,
-        shares=[_as_json(counts) for counts in found],
+        shares=[json.dumps(one, ensure_ascii=False) for one in of_texts],
         counts=np.array([counts.total() for counts in found]),
         shared=tuple(shared),
         dropped=tuple(name for name in others if name not in shared),
@@ -299,11 +300,6 @@ def _has_same_cells(table: datasets.Dataset, name: str, rows: IntArray, first: I
     """Whether the cells of a column are the same in these rows as in the first ones of their texts."""
     cells = _cells(table, name)
     return all(cells[row] == cells[start] for row, start in zip(rows.tolist(), first.tolist(), strict=True))
-
-
-def _as_json(counts: Counter[str]) -> str:
-    shares = {answer: count / counts.total() for answer, count in sorted(counts.items())}
-    return json.dumps(shares, ensure_ascii=False)
 
 
 def judgement_metrics(task: Task, logits: Array, labels: Array, clusters: Clusters) -> dict[str, Metric]:

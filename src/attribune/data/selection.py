@@ -16,7 +16,7 @@ from attribune.core.wording import shortened
 from attribune.data.texts import join_text
 from attribune.errors import DataError, RowError
 from attribune.findings import Finding
-from attribune.schema.columns import Table, as_array, canonical, cell_text, column_batches, words_of_none
+from attribune.schema.columns import MISSING, NO_NUMBER, Table, as_array, canonical, cell_text, column_batches
 from attribune.tasks.labels import number_of
 
 __all__ = [
@@ -66,7 +66,7 @@ def _weight(cell: Any, name: str, row: int) -> float:
 
 
 _EXAMPLES = 5  # of labels that are named
-_NO_TEXT = (*words_of_none(of_numbers=True), "n.a.", "not available", "no text", "k.a.")
+_NO_TEXT = (*MISSING, *NO_NUMBER, "n.a.", "not available", "no text", "k.a.")
 _PLACEHOLDERS = frozenset(word.casefold() for word in _NO_TEXT)
 _MARKS = re.compile(r"[-_.?*/\u2013\u2014\u2026]{1,4}")
 _LONGEST_PLACEHOLDER = 30

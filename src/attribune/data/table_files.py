@@ -122,7 +122,7 @@ def _column(letters: bytes) -> int:
     return number
 
 
-_UNKNOWN = re.compile("extension<|run_end_encoded<|union<|list_view<")  # to Datasets
+_UNKNOWN = re.compile("extension<|run_end_encoded<|union<|list_view<|map<|interval")  # to Datasets
 _SHOWN_BYTES = 40  # bytes of a text
 
 
@@ -133,7 +133,8 @@ def plain_column(column: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
         what: names the column, for messages.
 
     Raises:
-        DataError: for texts that are not UTF-8, damaged values, or other extensions, such as the periods of pandas.
+        DataError: for texts that are not UTF-8, damaged values, or types that a Dataset cannot hold, such as maps and
+            the periods of pandas.
     """
     try:
         column.validate(full=True)
@@ -540,7 +541,7 @@ def plain_table(table: pa.Table, source: str) -> pa.Table:
         what = f"{source}: column {name!r}"
         column = plain_column(column, what)
         kind = column.type
-        _check_values(column, what)
+        _check_times(column, what)
         if pa.types.is_dictionary(kind):
             column = _decoded(column)
         elif pa.types.is_null(kind):
@@ -557,11 +558,9 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, type=kind)
 
 
-def _check_values(column: pa.ChunkedArray, what: str) -> None:
-    """Refuse types that a Dataset cannot hold, and times that Python cannot: beyond the year 9999, or of no zone."""
+def _check_times(column: pa.ChunkedArray, what: str) -> None:
+    """Refuse times that Python cannot hold: beyond the year 9999, or of no zone."""
     kind = str(column.type)
-    if "map<" in kind or "interval" in kind:
-        raise DataError(f"{what} is of the type {kind:.80}: write it as texts, numbers or lists of them")
     if not _TIMES.search(kind):
         return
     try:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import accumulate, islice, pairwise
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import sentencex
 from pydantic import BeforeValidator, ValidationInfo
@@ -522,8 +522,6 @@ def shares(first: int, second: int, room: int, *, truncation: Truncation) -> tup
     ``longest_first`` takes from the longer one until both are equally long, as the tokenizers library does. The other
     two take from one text alone; the rest is taken from the other where that does not suffice.
     """
-    if truncation not in get_args(Truncation):
-        raise ConfigError(f"truncation={truncation!r}: choose one of {', '.join(get_args(Truncation))}")
     if truncation == "only_first":
         second = min(second, room)
         return min(first, room - second), second

@@ -30,7 +30,6 @@ from attribune.models.trees import Forest
 from attribune.models.word_features import LinearFeatures, check_ids, described, described_width
 from attribune.schema import FittedAttribute, Schema
 from attribune.schema.attributes import counts_of_rows
-from attribune.schema.kinds import Numeric
 from attribune.schema.schema import Revision
 from attribune.tasks import Task
 from attribune.tasks.base import LOSS, validation_score
@@ -152,7 +151,7 @@ class BoostingFeatures:
     def width(self) -> int:
         """Number of features F."""
         encoded = sum(int(table.shape[1]) for table in self.encodings.values())
-        numbers = sum(isinstance(attribute.spec, Numeric) for attribute in self.schema)
+        numbers = sum(attribute.spec.is_numeric for attribute in self.schema)
         known = described_width(_listed_attributes(self.schema))
         return len(self.components) + self.columns * SURFACE + numbers + encoded + known
 
@@ -187,7 +186,7 @@ class BoostingFeatures:
         numbers = [
             np.where(ids[:, attribute.columns] > 0, ids[:, attribute.columns], np.nan)
             for attribute in self.schema
-            if isinstance(attribute.spec, Numeric)
+            if attribute.spec.is_numeric
         ]
         known = described(ids, _listed_attributes(self.schema)).toarray()
         return np.hstack([*numbers, *encoded, known])
@@ -225,7 +224,7 @@ def _tensor_name(attribute: str) -> str:
 
 
 def _listed_attributes(schema: Schema) -> list[FittedAttribute]:
-    return [attribute for attribute in schema if not isinstance(attribute.spec, Numeric)]
+    return [attribute for attribute in schema if not attribute.spec.is_numeric]
 
 
 def _encoded_attributes(schema: Schema) -> list[FittedAttribute]:

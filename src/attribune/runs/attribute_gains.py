@@ -19,8 +19,8 @@ from attribune.metrics.metric import Metric
 from attribune.metrics.results import ENOUGH_TO_LEAVE_OUT, LEAST_ROWS, HiddenEffect
 from attribune.runs.training_record import SavedRecord, VerdictPart
 from attribune.schema import Schema
-from attribune.schema.attributes import counts_of_rows, read_cells
-from attribune.schema.columns import Table, canonical, column_batches
+from attribune.schema.attributes import counts_of_rows
+from attribune.schema.columns import Table
 
 _RESAMPLES = 2_000
 
@@ -245,15 +245,12 @@ def value_counts(schema: Schema, table: Table) -> dict[str, IntArray]:
 
 def _has_value(schema: Schema, table: Table, name: str) -> BoolArray:
     """Return whether each row (n,) has a value of an attribute, known or not."""
-    missing = frozenset(text for text in map(canonical, schema.missing) if text is not None)
-    found = []
-    column = schema[name].column
-    for first, columns in column_batches(table, [column]):
-        cells = read_cells(schema[name].spec, columns[column], missing=missing, first_row=first)
-        given = np.zeros(len(columns[column]), dtype=bool)
+    found = [np.zeros(0, dtype=bool)]
+    for _, cells in schema.cells(table, name):
+        given = np.zeros(cells.height, dtype=bool)
         given[cells.rows] = True
         found.append(given)
-    return np.concatenate(found) if found else np.zeros(0, dtype=bool)
+    return np.concatenate(found)
 
 
 def _rare_and_frequent(counts: IntArray) -> list[tuple[int, int]]:

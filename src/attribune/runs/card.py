@@ -137,7 +137,7 @@ def _describe(attribute: Any) -> dict[str, Any]:
         "kind": attribute.spec.kind,
         "ids": attribute.size,
         "slots": attribute.slots,
-        "unseen": getattr(attribute.spec, "unseen", "missing"),
+        "unseen": attribute.spec.unseen or "missing",
         "most_common": [
             [value, int(count)] for value, count in zip(attribute.values[:_COMMON], attribute.counts[1:], strict=False)
         ],

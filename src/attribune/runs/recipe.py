@@ -22,7 +22,7 @@ from attribune.methods import DEFAULT_METHOD, METHODS
 from attribune.models.baselines import BaselineConfig
 from attribune.runs.learner import BackboneRecipe, BaselineLearner, Learner, MethodLearner, read_method
 from attribune.runs.settings_tree import written_out
-from attribune.schema import MISSING, Categorical, canonical
+from attribune.schema import MISSING, canonical
 from attribune.schema.description_kinds import field_from_dict, field_to_dict
 from attribune.schema.kinds import KINDS, Kind, kind_settings, read_kind
 from attribune.schema.times import check_date_format
@@ -481,7 +481,7 @@ class Recipe(Settings):
     def cluster_settings(self) -> ClusterSettings:
         """How the clusters of scored rows are found."""
         # The marks of clusters would tell the values that a salt hides.
-        known = [kind.name for kind in self.data.kinds() if isinstance(kind, Categorical) and kind.lists_values]
+        known = [kind.name for kind in self.data.kinds() if kind.lists_values and not kind.takes_several]
         return ClusterSettings(
             cluster=self.evaluation.cluster,
             texts=self.data.texts,

@@ -23,22 +23,15 @@ from attribune.schema.columns import (
     Cells,
     canonical,
     distinct_pairs,
-    list_cells,
     number_of,
-    path_cells,
     refuse_split_lists,
-    single_cells,
-    words_of_none,
 )
 from attribune.schema.description_kinds import FittedField, ValueDescriptions
 from attribune.schema.kinds import (
-    Categorical,
-    DatePart,
-    Hierarchy,
     Kind,
-    MultiLabel,
     Number,
     Numeric,
+    VocabularyKind,
     hashed_ids,
     salt_check,
 )
@@ -57,7 +50,6 @@ __all__ = [
     "number_levels",
     "numbers_of",
     "quantile_edges",
-    "read_cells",
 ]
 
 
@@ -152,7 +144,7 @@ class FittedAttribute:
             size=self.size,
             counts=self.counts,
             description=self.description,
-            is_nested=isinstance(self.spec, Hierarchy),
+            is_nested=self.spec.is_nested,
         )
 
     @property
@@ -172,9 +164,9 @@ class FittedAttribute:
             DataError: naming the row of a value that is not a number, not a list, or unseen with `unseen="error"`.
             ConfigError: when the salt is not in the environment, or is another one than at fit time.
         """
-        cells = read_cells(self.spec, column, missing=missing, first_row=first_row)
+        cells = self.spec.read(column, missing=missing, first_row=first_row)
         ids = self._ids(cells, first_row)[cells.codes]
-        if isinstance(self.spec, MultiLabel) and self.spec.separator is not None and not ids.all():
+        if self.spec.separator is not None and not ids.all():
             self._refuse_lists(cells, self.spec.separator)
         clipped = self._beyond(cells, first_row)[cells.codes]
         known = ids > 0
@@ -189,37 +181,31 @@ class FittedAttribute:
 
     def ids_of_values(self, values: Sequence[str]) -> IntArray:
         """Return the ids (n, slots) of rows that have these known values: in a hierarchy with the levels above."""
-        column = pa.array([[value] if isinstance(self.spec, MultiLabel) else value for value in values])
+        column = pa.array([self.spec.cell(value) for value in values])
         return self.encode(column, missing=frozenset())[0]
 
     def with_levels_below(self, values: Iterable[str]) -> list[str]:
         """Return values, and in a hierarchy all known ones below them, whose names hold theirs."""
         wanted = list(dict.fromkeys(values))
-        if not isinstance(self.spec, Hierarchy):
+        if not self.spec.is_nested:
             return wanted
         starts = tuple(f"{value}{PATH}" for value in wanted)
         return list(dict.fromkeys([*wanted, *(value for value in self.values if value.startswith(starts))]))
 
     def unknown(self, column: pa.Array, *, missing: frozenset[str], first_row: int = 1) -> list[list[str]]:
         """Return the values of each row that are not in the vocabulary; hashed values and numbers always have an id."""
-        cells = read_cells(self.spec, column, missing=missing, first_row=first_row)
+        cells = self.spec.read(column, missing=missing, first_row=first_row)
         if not self.spec.lists_values:
             return [[] for _ in range(cells.height)]
         return cells.by_row((self.values.ids(cells.texts) == 0)[cells.codes])
 
-    def written(self, column: pa.Array, *, missing: frozenset[str], first_row: int = 1) -> list[tuple[str, ...]]:
-        """Return the values of each row as they are written, whether they are in the vocabulary or not."""
-        cells = read_cells(self.spec, column, missing=missing, first_row=first_row)
-        return list(map(tuple, cells.by_row()))
-
     def grown(self, other: FittedAttribute) -> FittedAttribute:
         """Return the attribute with the values of another fit as ids after its own; see `Schema.grown`."""
-        slots = max(self.slots, other.slots)
-        if isinstance(self.spec, Numeric):
+        if self.spec.is_numeric:
             return self
+        slots = max(self.slots, other.slots)
         if not self.values or not other.values:
-            hashing = (other.size, other.check, getattr(other.spec, "unseen", ""))
-            if (self.size, self.check, self.spec.unseen) != hashing:
+            if (self.size, self.check, self.spec.unseen) != (other.size, other.check, other.spec.unseen):
                 raise ConfigError(f"attribute {self.name!r} is hashed in two ways: give both the same buckets and salt")
             return replace(self, slots=slots, counts=self.counts + other.counts)
         ids = self.values.ids(other.values[:])
@@ -240,7 +226,7 @@ class FittedAttribute:
         )
 
     def _ids(self, cells: Cells, first_row: int) -> IntArray:
-        if isinstance(self.spec, Numeric):
+        if self.spec.is_numeric:
             numbers = numbers_of(cells, column=self.column, first_row=first_row)
             return np.searchsorted(np.asarray(self.edges), numbers, side="right").astype(np.int64) + 1
         if self.spec.unseen == "hash":
@@ -266,7 +252,7 @@ class FittedAttribute:
 
     def _beyond(self, cells: Cells, first_row: int) -> BoolArray:
         """Return whether each distinct text (n,) is a continuous number beyond those of training."""
-        if not isinstance(self.spec, Number) or self.description is None:
+        if not self.spec.is_numeric or self.description is None:
             return np.zeros(len(cells.texts), dtype=bool)
         numbers = numbers_of(cells, column=self.column, first_row=first_row)
         (levels,) = self.description.fields
@@ -296,20 +282,6 @@ def counts_of_rows(counts: IntArray, ids: IntArray) -> IntArray:
     none = np.iinfo(np.int64).max
     rarest = np.where(ids > 0, counts[ids], none).min(axis=1, initial=none)
     return np.where(rarest == none, 0, rarest)
-
-
-def read_cells(spec: Kind, column: pa.Array, *, missing: frozenset[str], first_row: int) -> Cells:
-    """Read a column as its kind requires."""
-    if isinstance(spec, Hierarchy):
-        cells = path_cells(column, missing=missing, column=spec.column, first_row=first_row)
-    elif isinstance(spec, MultiLabel):
-        cells = list_cells(column, separator=spec.separator, missing=missing, column=spec.column, first_row=first_row)
-    else:
-        words = frozenset(words_of_none(tuple(missing), of_numbers=isinstance(spec, Numeric | DatePart)))
-        cells = single_cells(column, missing=words, column=spec.column, first_row=first_row)
-    if not spec.derives_values:
-        return cells
-    return cells.map(spec.value_of, column=spec.column, first_row=first_row)
 
 
 def numbers_of(cells: Cells, *, column: str, first_row: int) -> DoubleArray:
@@ -378,7 +350,7 @@ class AttributeFitter:
 
     def add(self, column: pa.Array, *, first_row: int) -> None:
         """Count the values of one batch; a DataError names the row of a value that does not fit the kind."""
-        cells = read_cells(self._spec, column, missing=self._missing, first_row=first_row)
+        cells = self._spec.read(column, missing=self._missing, first_row=first_row)
         self._counts += _counts_of(cells)
         self._words.update(cells.words)
         self._unread.update(cells.unread)
@@ -386,7 +358,7 @@ class AttributeFitter:
             return
         self._widest = max(self._widest, int(np.bincount(cells.rows).max()))
         times = np.bincount(cells.codes, minlength=len(cells.texts)).tolist()
-        if isinstance(self._spec, Numeric):
+        if self._spec.is_numeric:
             numbers = numbers_of(cells, column=self._spec.column, first_row=first_row).tolist()
             for number, count in zip(numbers, times, strict=True):
                 self._numbers[number] += count
@@ -408,14 +380,14 @@ class AttributeFitter:
             )
         if isinstance(self._spec, Numeric):
             return self._binned(self._spec)
-        if isinstance(self._spec, MultiLabel) and self._spec.separator is not None:
+        if self._spec.separator is not None:
             cure = f"leave the separator out ({as_attribute('multi_label', self._spec.name)})"
             refuse_split_lists(self._values, what=f"attribute {self._spec.name!r}: the cells", cure=cure)
         if self._spec.unseen == "hash":
             return self._hashed(self._spec)
         return self._listed(self._spec)
 
-    def _listed(self, spec: Categorical | MultiLabel) -> tuple[FittedAttribute, AttributeFit]:
+    def _listed(self, spec: VocabularyKind) -> tuple[FittedAttribute, AttributeFit]:
         frequent = {value: times for value, times in self._values.items() if times >= spec.min_count}
         kept = dict(_by_frequency(frequent)[: spec.max_values])
         kept = dict(_by_frequency({value: self._values[value] for value in (*self._described, *kept)}))
@@ -433,31 +405,33 @@ class AttributeFitter:
             rare=rare,
             beyond_cap=len(self._values) - found - rare,
             left_out_cells=left_out,
-            notes=level_notes(spec.name, self._values) if isinstance(spec, Hierarchy) else (),
+            notes=level_notes(spec.name, self._values) if spec.is_nested else (),
         )
-        return self._fitted(spec, tuple(kept), [self._counts.missing + left_out, *kept.values()]), fit
+        return self._fitted(tuple(kept), [self._counts.missing + left_out, *kept.values()]), fit
 
-    def _hashed(self, spec: Categorical | MultiLabel) -> tuple[FittedAttribute, AttributeFit]:
+    def _hashed(self, spec: VocabularyKind) -> tuple[FittedAttribute, AttributeFit]:
         ids = hashed_ids(spec, list(self._values), check=None)
         counts = np.bincount(ids, weights=list(self._values.values()), minlength=spec.buckets + 1).astype(np.int64)
         counts[0] = self._counts.missing
         shared = int((np.bincount(ids)[ids] > 1).sum())
         fit = self._report(found=len(self._values), kept=int(np.count_nonzero(counts[1:])), shared=shared)
-        return self._fitted(spec, (), counts.tolist()), fit
+        return self._fitted((), counts.tolist(), check=salt_check(spec)), fit
 
     def _binned(self, spec: Numeric) -> tuple[FittedAttribute, AttributeFit]:
         numbers = np.array(sorted(self._numbers))
         times = np.array([self._numbers[number] for number in numbers.tolist()])
-        edges, description = quantile_edges(numbers, times, bins=spec.bins), None
         if isinstance(spec, Number):
             edges, description = self._levels(spec, numbers, times)
+            unit = "levels on their scale"
+        else:
+            edges, description, unit = quantile_edges(numbers, times, bins=spec.bins), None, "bins"
         bins = np.searchsorted(edges, numbers, side="right") + 1
         counts = np.bincount(bins, weights=times, minlength=len(edges) + 2).astype(np.int64)
         counts[0] = self._counts.missing
-        unit = "levels on their scale" if isinstance(spec, Number) else "bins"
         fit = self._report(found=len(numbers), kept=len(edges) + 1, unit=unit)
-        fitted = self._fitted(spec, bin_names(edges.tolist()), counts.tolist(), tuple(edges.tolist()))
-        return replace(fitted, description=description), fit
+        bounds = edges.tolist()
+        fitted = self._fitted(bin_names(bounds), counts.tolist(), edges=tuple(bounds), description=description)
+        return fitted, fit
 
     def _levels(self, spec: Number, numbers: DoubleArray, times: IntArray) -> tuple[DoubleArray, ValueDescriptions]:
         """Return the bounds between the levels of a continuous number, and the levels, standardised."""
@@ -476,15 +450,10 @@ class AttributeFitter:
         known = FittedField(spec=level, mean=np.array([mean], np.float32), scale=np.array([scale], np.float32))
         return (levels[1:] + levels[:-1]) / 2, ValueDescriptions(fields=(known,), features=features, own_vectors=False)
 
-    def _fitted(
-        self, spec: Kind, values: tuple[str, ...], counts: list[int], edges: tuple[float, ...] = ()
-    ) -> FittedAttribute:
-        slots = min(self._widest, spec.max_per_row) if isinstance(spec, MultiLabel) else 1
-        check = None if isinstance(spec, Numeric) else salt_check(spec)
+    def _fitted(self, values: tuple[str, ...], counts: list[int], **more: Any) -> FittedAttribute:
+        slots = min(self._widest, self._spec.max_per_row)
         array = np.array(counts, dtype=np.int64)
-        return FittedAttribute(
-            spec=spec, slots=slots, values=Vocabulary(values), counts=array, edges=edges, check=check
-        )
+        return FittedAttribute(spec=self._spec, slots=slots, values=Vocabulary(values), counts=array, **more)
 
     def _report(self, **counts: Any) -> AttributeFit:
         return AttributeFit(

@@ -57,27 +57,21 @@ __all__ = [
     "require_columns",
     "single_cells",
     "whole_columns",
-    "words_of_none",
 ]
 
 MISSING: tuple[str, ...] = ("", "nan", "NaN", "null", "NULL", "None", "N/A", "NA", "<NA>")
 """Texts that mean *no value* unless a recipe says otherwise."""
 _OF_SHEETS = ("#N/A", "#NULL!", "#DIV/0!", "#REF!", "#VALUE!", "#NAME?", "#NUM!")  # errors in the cells of workbooks
 NO_NUMBER: tuple[str, ...] = ("n/a", "none", "NONE", "-", "--", "?", *_OF_SHEETS)
-"""Texts that mean *no value* also where there are numbers or times, whose values are never written so."""
+"""Texts that mean *no value* also where there are numbers or times, whose values are never written so.
+
+A class or a person may be called ``-`` or ``none``; ids that are whole numbers are names.
+"""
 
 _PART_OF_LIST = re.compile(r"""\[?\s*(['"]).*\1\s*\]?""", re.DOTALL)
 
 PATH = " > "
 """Between the columns of a hierarchy, and between the levels of its values, such as ``US > Illinois > Springfield``."""
-
-
-def words_of_none(missing: Sequence[str] = MISSING, *, of_numbers: bool = False) -> tuple[str, ...]:
-    """Return the texts that mean *no value*: among names and classes those of `missing`, and among numbers a few more.
-
-    A class or a person may be called ``-`` or ``none``, and a number never is; ids that are whole numbers are names.
-    """
-    return tuple(dict.fromkeys((*missing, *(NO_NUMBER if of_numbers else ()))))
 
 
 Table: TypeAlias = "datasets.Dataset | pa.Table | pd.DataFrame | Mapping[str, Sequence[Any]]"

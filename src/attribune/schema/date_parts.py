@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attribune.errors import DataError
-from attribune.schema.columns import Table, column_batches, single_cells, words_of_none
+from attribune.schema.columns import Table, column_batches
 from attribune.schema.kinds import Date, DateAge, DateCycle, DatePart, Kind, checked_names
 from attribune.schema.times import DATE_CYCLES, DATE_PARTS, date_format_of, has_time_of_day
 
@@ -23,20 +23,18 @@ def with_parts(kinds: Sequence[Kind], table: Table, *, missing: frozenset[str]) 
     """
     fitted: list[Kind] = []
     for spec in kinds:
-        fitted += _parts(spec, _texts(spec.name, table, missing)) if isinstance(spec, Date) else [spec]
+        fitted += _parts(spec, _texts(spec, table, missing)) if isinstance(spec, Date) else [spec]
     checked_names(fitted)
     return fitted
 
 
-def _texts(column: str, table: Table, missing: frozenset[str]) -> list[str]:
+def _texts(spec: Date, table: Table, missing: frozenset[str]) -> list[str]:
     """Return the distinct texts of a column that are values."""
     found: dict[str, None] = {}
-    missing = frozenset(words_of_none(tuple(missing), of_numbers=True))
-    for first_row, columns in column_batches(table, [column]):
-        cells = single_cells(columns[column], missing=missing, column=column, first_row=first_row)
-        found |= dict.fromkeys(cells.texts)
+    for first_row, columns in column_batches(table, [spec.column]):
+        found |= dict.fromkeys(spec.read(columns[spec.column], missing=missing, first_row=first_row).texts)
     if not found:
-        raise DataError(f"attribute {column!r} has no date in any training row: leave it out, or check the column")
+        raise DataError(f"attribute {spec.name!r} has no date in any training row: leave it out, or check the column")
     return list(found)
 
 

@@ -13,7 +13,7 @@ from attribune.core.config import checked_dataclass
 from attribune.core.hashing import checksum
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import Cells, as_array, number_of, single_cells
-from attribune.schema.kinds import Categorical, ColumnName, MultiLabel, Number, read_kind
+from attribune.schema.kinds import Categorical, ColumnName, MultiLabel, Number, VocabularyKind, read_kind
 from attribune.schema.vocabulary import Vocabulary
 
 __all__ = [
@@ -71,7 +71,7 @@ def field_from_dict(settings: dict[str, Any]) -> Field:
     if settings.get("kind") == Number.kind and "bins" in settings:
         raise ConfigError(f"column {settings.get('name')!r} has no option bins: as number it has name")
     field: Field = read_kind(settings, FIELD_KINDS, what="column")
-    if isinstance(field, Categorical | MultiLabel) and field.unseen != "unknown":
+    if isinstance(field, VocabularyKind) and field.unseen != "unknown":
         raise ConfigError(f"column {field.name!r}: unseen={field.unseen!r} is for attributes of rows: leave it out")
     return field
 

@@ -34,7 +34,7 @@ from attribune.schema.description_kinds import (
     holds_numbers,
     infer_field,
 )
-from attribune.schema.kinds import Categorical, Kind, MultiLabel, Numeric
+from attribune.schema.kinds import Kind, VocabularyKind
 
 __all__ = ["TextVectors", "ValueTable", "describe", "fit_descriptions"]
 
@@ -138,7 +138,7 @@ def _read_values(values: ValueTable, spec: Kind, *, missing: frozenset[str]) -> 
     keys: dict[str, int] = {}
     for first, columns in column_batches(values.table, [values.key]):
         cells = single_cells(columns[values.key], missing=missing, column=values.key, first_row=first)
-        if not isinstance(spec, Numeric) and spec.derives_values:
+        if spec.derives_values:
             cells = cells.map(spec.value_of, column=values.key, first_row=first)
         for row, code in zip((cells.rows + first - 1).tolist(), cells.codes.tolist(), strict=True):
             before = keys.setdefault(cells.texts[code], row)
@@ -192,10 +192,9 @@ def _fit_field(
     """Fit a column on the rows of training values; returns it, and the features of all rows."""
     if isinstance(spec, Text) and spec.encoder is None:
         spec = replace(spec, encoder=values.encoder, revision=values.revision)
-    if isinstance(spec, Categorical | MultiLabel):
+    if isinstance(spec, VocabularyKind):
         column = values.column(spec.name)
-        fitter = AttributeFitter(spec, missing=missing)
-        fitter.add(column, first_row=1)  # every row, for its number in messages
+        spec.read(column, missing=missing, first_row=1)  # every row, for its number in messages
         fitter = AttributeFitter(spec, missing=missing)
         fitter.add(column.take(pa.array(trained)), first_row=1)
         if not fitter.has_values:
@@ -229,7 +228,7 @@ def _empty(spec: Field, values: ValueTable) -> DataError:
 
 def _encode(one: FittedField, values: ValueTable, rows: IntArray, missing: frozenset[str]) -> FloatArray:
     """Return the features (n, width) of some rows of a table."""
-    if isinstance(one.spec, Categorical | MultiLabel):
+    if isinstance(one.spec, VocabularyKind):
         counts = np.ones(len(one.categories) + 1, np.int64)
         read = FittedAttribute(spec=one.spec, slots=one.slots, values=one.categories, counts=counts)
         return read.encode(values.column(one.spec.name), missing=missing)[0][rows].astype(np.float32)

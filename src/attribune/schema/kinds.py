@@ -8,13 +8,22 @@ from dataclasses import KW_ONLY, asdict, fields
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from pydantic import BeforeValidator, ValidationInfo
 
 from attribune.core.arrays import IntArray
 from attribune.core.config import checked_dataclass
 from attribune.core.hashing import text_digest, text_number
 from attribune.errors import ConfigError
-from attribune.schema.columns import PATH, path_columns
+from attribune.schema.columns import (
+    NO_NUMBER,
+    PATH,
+    Cells,
+    list_cells,
+    path_cells,
+    path_columns,
+    single_cells,
+)
 from attribune.schema.times import (
     DateCycleName,
     DatePartName,
@@ -100,7 +109,19 @@ Unseen = Annotated[Literal["unknown", "error", "hash"], BeforeValidator(_known_c
 
 @checked_dataclass()
 class _ColumnKind:
-    """What all kinds share: they are called by the column that they read, unless they say another one."""
+    """What all kinds share: they are called by the column that they read, unless they say another one.
+
+    Attributes:
+        is_numeric: whether values are numbers, whose ids are those of bins.
+        is_nested: whether the values of a row are the levels of a hierarchy, the upper ones first.
+        takes_several: whether a row may have several values.
+        is_date: whether cells are dates or times.
+    """
+
+    is_numeric: ClassVar[bool] = False
+    is_nested: ClassVar[bool] = False
+    takes_several: ClassVar[bool] = False
+    is_date: ClassVar[bool] = False
 
     name: ColumnName
 
@@ -118,6 +139,44 @@ class _ColumnKind:
     def words(self) -> str:
         """What a cell must be, in words."""
         return "a value of it"
+
+    @property
+    def of_numbers(self) -> bool:
+        """Whether cells are numbers or times, which are never written as ``-`` or ``none``."""
+        return self.is_numeric or self.is_date
+
+    @property
+    def separator(self) -> str | None:
+        """What is between the values of a text; None where a text is one value, or a list."""
+        return None
+
+    @property
+    def max_per_row(self) -> int:
+        """The largest number of values of a row."""
+        return 1
+
+    def read(self, column: pa.Array, *, missing: frozenset[str], first_row: int) -> Cells:
+        """Read the values of a column.
+
+        Args:
+            missing: the canonical texts that mean no value.
+            first_row: number of its first row in the source, for messages.
+
+        Raises:
+            DataError: naming the row of a cell that cannot be read.
+        """
+        cells = self._cells(column, missing=missing, first_row=first_row)
+        if not self.derives_values:
+            return cells
+        return cells.map(self.value_of, column=self.column, first_row=first_row)
+
+    def _cells(self, column: pa.Array, *, missing: frozenset[str], first_row: int) -> Cells:
+        words = missing.union(NO_NUMBER) if self.of_numbers else missing
+        return single_cells(column, missing=words, column=self.column, first_row=first_row)
+
+    def cell(self, value: str) -> Any:
+        """Return a cell of a column with this value alone."""
+        return [value] if self.takes_several else value
 
     def value_of(self, text: str) -> str | None:
         """Return the value that the text of a cell means; None for no value.
@@ -201,6 +260,7 @@ class MultiLabel(VocabularyKind):
     """
 
     kind: ClassVar[str] = "multi_label"
+    takes_several: ClassVar[bool] = True
     _: KW_ONLY
     separator: str | None = None
     max_per_row: AtLeastOne = 32
@@ -209,6 +269,9 @@ class MultiLabel(VocabularyKind):
         super().__post_init__()
         if self.separator == "":
             raise ConfigError(f"attribute {self.name!r}: the separator is empty: give the text between two values")
+
+    def _cells(self, column: pa.Array, *, missing: frozenset[str], first_row: int) -> Cells:
+        return list_cells(column, separator=self.separator, missing=missing, column=self.column, first_row=first_row)
 
 
 @checked_dataclass()
@@ -235,6 +298,7 @@ class Hierarchy(MultiLabel):
     """
 
     kind: ClassVar[str] = "hierarchy"
+    is_nested: ClassVar[bool] = True
     name: LevelNames
 
     @property
@@ -252,6 +316,9 @@ class Hierarchy(MultiLabel):
                 "the level above: use unseen='unknown'"
             )
 
+    def _cells(self, column: pa.Array, *, missing: frozenset[str], first_row: int) -> Cells:
+        return path_cells(column, missing=missing, column=self.column, first_row=first_row)
+
 
 @checked_dataclass()
 class Numeric(_ColumnKind):
@@ -265,7 +332,9 @@ class Numeric(_ColumnKind):
     """
 
     kind: ClassVar[str] = "numeric"
+    is_numeric: ClassVar[bool] = True
     lists_values: ClassVar[bool] = False
+    unseen: ClassVar[None] = None
     _: KW_ONLY
     bins: AtLeastOne = 10
 
@@ -312,6 +381,7 @@ class Date(Categorical):
     """
 
     kind: ClassVar[str] = "date"
+    is_date: ClassVar[bool] = True
     _: KW_ONLY
     date_format: str | None = None
     parts: Annotated[tuple[DatePartName, ...] | None, BeforeValidator(_as_tuple)] = None
@@ -342,6 +412,7 @@ class OfDate(_ColumnKind):
         date_format: how dates are written.
     """
 
+    is_date: ClassVar[bool] = True
     _: KW_ONLY
     of: ColumnName
     date_format: str
@@ -489,10 +560,10 @@ def checked_names(attributes: Sequence[Kind]) -> None:
 
 def nested_columns(attributes: Iterable[Kind]) -> dict[str, tuple[str, ...]]:
     """Return the columns of each hierarchy, by its name."""
-    return {spec.name: spec.columns for spec in attributes if isinstance(spec, Hierarchy)}
+    return {spec.name: spec.columns for spec in attributes if spec.is_nested}
 
 
-def hashed_ids(spec: Categorical | MultiLabel, texts: Sequence[str], *, check: str | None) -> IntArray:
+def hashed_ids(spec: VocabularyKind, texts: Sequence[str], *, check: str | None) -> IntArray:
     """Hash each text to 1..buckets, the same on every machine.
 
     Raises:
@@ -507,14 +578,14 @@ def hashed_ids(spec: Categorical | MultiLabel, texts: Sequence[str], *, check: s
     return np.array([text_number(text, key=key) % spec.buckets + 1 for text in texts], dtype=np.int64)
 
 
-def salt_check(spec: Categorical | MultiLabel) -> str | None:
+def salt_check(spec: VocabularyKind) -> str | None:
     """Return a value that recognises a salt from the environment; None for any other salt."""
     if spec.salt is None or not spec.salt.startswith(ENVIRONMENT):
         return None
     return text_digest("attribune", key=_key(spec), person=b"check").hex()
 
 
-def _key(spec: Categorical | MultiLabel) -> bytes:
+def _key(spec: VocabularyKind) -> bytes:
     salt = spec.salt or ""
     if salt.startswith(ENVIRONMENT):
         variable = salt.removeprefix(ENVIRONMENT)

@@ -23,13 +23,11 @@ from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.metrics.tables import html_table, text_cells
 from attribune.schema.attributes import SEARCHABLE, AttributeFitter, FittedAttribute, NoNumberError, Slots
-from attribune.schema.columns import MISSING, Table, canonical, column_batches
+from attribune.schema.columns import MISSING, Cells, Table, canonical, column_batches
 from attribune.schema.date_parts import with_parts
 from attribune.schema.descriptions import ValueTable, describe, fit_descriptions
 from attribune.schema.kinds import (
     Kind,
-    MultiLabel,
-    Numeric,
     as_kinds,
     checked_missing,
     checked_names,
@@ -177,13 +175,26 @@ class Schema:
         rows: list[tuple[tuple[str, ...], ...]] = []
         for start, columns in column_batches(table, self.sources, first_row=first_row):
             parts = (
-                attribute.written(columns[attribute.column], missing=self._missing, first_row=start)
+                map(tuple, self._cells_of(attribute, columns, start).by_row())
                 if attribute.name in names
                 else [()] * len(columns[attribute.column])
                 for attribute in self.attributes
             )
             rows += zip(*parts, strict=True)
         return rows
+
+    def cells(self, table: Table, name: str) -> Iterator[tuple[int, Cells]]:
+        """Read the values of an attribute, known or not, in batches; yields the number of a batch's first row with it.
+
+        Raises:
+            DataError: for a missing column, or a value that does not fit the attribute.
+        """
+        attribute = self[name]
+        for start, columns in column_batches(table, [attribute.column]):
+            yield start, self._cells_of(attribute, columns, start)
+
+    def _cells_of(self, attribute: FittedAttribute, columns: Mapping[str, pa.Array], first_row: int) -> Cells:
+        return attribute.spec.read(columns[attribute.column], missing=self._missing, first_row=first_row)
 
     def grown(self, other: Schema) -> Schema:
         """Add the values of another schema of these attributes, as ids after those of this one; counts add up.
@@ -324,7 +335,7 @@ def _check_describable(attributes: Sequence[Kind], values: Mapping[str, ValueTab
                 f"values of {name!r} are described, which is no attribute (attributes: {', '.join(kinds) or 'none'})"
             )
         if not kinds[name].lists_values:
-            what = kinds[name].kind if isinstance(kinds[name], Numeric) else "hashed"
+            what = "hashed" if kinds[name].unseen == "hash" else kinds[name].kind
             raise ConfigError(
                 f"the values of attribute {name!r} are not listed (it is {what}), so that none can be described: leave "
                 "its table of values out"
@@ -426,7 +437,7 @@ def check_listed(attribute: FittedAttribute) -> None:
     Raises:
         ConfigError: naming it and the reason.
     """
-    if isinstance(attribute.spec, Numeric):
+    if attribute.spec.is_numeric:
         raise ConfigError(
             f"attribute {attribute.name!r} is of the kind {attribute.spec.kind}, which has no list of values: none can "
             "be added or removed; name a categorical or multi-label attribute"
@@ -508,7 +519,7 @@ def assigned_ids(schema: Schema, assignments: Mapping[str, Sequence[str]]) -> In
 
 
 def _column(attribute: FittedAttribute, values: Sequence[str]) -> pa.Array:
-    if isinstance(attribute.spec, MultiLabel):
+    if attribute.spec.takes_several:
         return pa.array([list(values)], type=pa.list_(pa.string()))
     if len(values) > 1:
         raise ConfigError(f"attribute {attribute.name!r} has one value for each row, but {len(values)} are given")

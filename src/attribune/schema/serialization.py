@@ -21,10 +21,8 @@ from attribune.schema.description_kinds import FittedField, ValueDescriptions, f
 from attribune.schema.kinds import (
     KINDS,
     PART_KINDS,
-    Categorical,
     Kind,
-    MultiLabel,
-    Numeric,
+    VocabularyKind,
     checked_missing,
     checked_names,
 )
@@ -101,7 +99,7 @@ def _attribute_to_dict(attribute: FittedAttribute) -> dict[str, Any]:
         "kind": attribute.spec.kind,
         "spec": asdict(attribute.spec),
         "slots": attribute.slots,
-        "values": [] if isinstance(attribute.spec, Numeric) else list(attribute.values),
+        "values": list(attribute.values) if attribute.spec.lists_values else [],
         "counts": attribute.counts.tolist(),
         "edges": list(attribute.edges),
         "check": attribute.check,
@@ -125,31 +123,30 @@ def _description_to_dict(description: ValueDescriptions) -> dict[str, Any]:
 
 def _saved_attribute(attribute: FittedAttribute, path: Path) -> dict[str, Any]:
     """Do as `_attribute_to_dict`, but write descriptions, and a long list of values, to files beside the schema's."""
-    description = attribute.description
-    if description is not None:
+    short, beside = replace(attribute, description=None), dict[str, Any]()
+    if len(attribute.values) > _LISTED and not attribute.spec.is_numeric:
+        with _writing(f"{len(attribute.values):,} values of attribute {attribute.name!r}", path):
+            file = attribute.values.write(path.parent, f"{path.stem}{_VALUES}", counts=attribute.counts[1:])
+        short = replace(short, values=Vocabulary(), counts=attribute.counts[:1])
+        beside["values_file"] = file.name
+    if (description := attribute.description) is not None:
         file = path.parent / f"{path.stem}{_FEATURES}-{description.digest()}.safetensors"
-        try:
+        with _writing(f"descriptions of the values of {attribute.name!r}", path):
             replace_file(file, save({"features": np.ascontiguousarray(description.features)}))
-        except OSError as error:
-            raise _unwritten(f"descriptions of the values of {attribute.name!r}", path, error) from error
-        saved = _saved_attribute(replace(attribute, description=None), path)
         about = _description_to_dict(replace(description, features=description.features[:0]))
-        return {**saved, "description": {**about, "features_file": file.name}}
-    if isinstance(attribute.spec, Numeric) or len(attribute.values) <= _LISTED:
-        return _attribute_to_dict(attribute)
+        beside["description"] = {**about, "features_file": file.name}
+    return {**_attribute_to_dict(short), **beside}
+
+
+@contextmanager
+def _writing(what: str, path: Path) -> Iterator[None]:
     try:
-        file = attribute.values.write(path.parent, f"{path.stem}{_VALUES}", counts=attribute.counts[1:])
+        yield
     except OSError as error:
-        raise _unwritten(f"{len(attribute.values):,} values of attribute {attribute.name!r}", path, error) from error
-    short = replace(attribute, values=Vocabulary(), counts=attribute.counts[:1])
-    return {**_attribute_to_dict(short), "values_file": file.name}
-
-
-def _unwritten(what: str, path: Path, error: OSError) -> ModelFolderError:
-    return ModelFolderError(
-        f"the {what} cannot be written to {path.parent} ({error.strerror or error}): free some space, or choose a "
-        "folder that you may write to"
-    )
+        raise ModelFolderError(
+            f"the {what} cannot be written to {path.parent} ({error.strerror or error}): free some space, or choose a "
+            "folder that you may write to"
+        ) from error
 
 
 @contextmanager
@@ -179,16 +176,15 @@ def _attribute_from_dict(entry: Mapping[str, Any], folder: Path | None) -> Fitte
             values, counts = Vocabulary.read(file)
         counts = np.concatenate([np.array(entry["counts"], dtype=np.int64), counts])
     else:
-        listed = bin_names(list(edges)) if isinstance(spec, Numeric) else entry["values"]
+        listed = bin_names(list(edges)) if spec.is_numeric else entry["values"]
         if not isinstance(listed, list | tuple) or not all(isinstance(value, str) and value for value in listed):
             raise ValueError(f"attribute {spec.name!r} has a value that is empty or not text")
         values, counts = Vocabulary(listed), np.array(entry["counts"], dtype=np.int64)
-    size = len(values) + 1 if isinstance(spec, Numeric) or spec.lists_values else spec.buckets + 1
+    size = 1 + (spec.buckets if spec.unseen == "hash" else len(values))
     _check_parts(spec, values=values, counts=counts, edges=edges, size=size)
     slots = entry["slots"]
-    limit = spec.max_per_row if isinstance(spec, MultiLabel) else 1
-    if not isinstance(slots, int) or not 1 <= slots <= limit:
-        raise ValueError(f"attribute {spec.name!r} has {slots!r} slots, not 1 to {limit}")
+    if not isinstance(slots, int) or not 1 <= slots <= spec.max_per_row:
+        raise ValueError(f"attribute {spec.name!r} has {slots!r} slots, not 1 to {spec.max_per_row}")
     description = entry.get("description")
     return FittedAttribute(
         spec=spec,
@@ -211,7 +207,7 @@ def _description_from_dict(about: Mapping[str, Any], size: int, folder: Path | N
         if mean.ndim != 1 or mean.shape != scale.shape or not np.isfinite(figures).all() or (scale <= 0).any():
             raise ValueError(f"column {spec.name!r} has a mean or scale that is not a list of numbers")
         categories, slots = Vocabulary(entry["categories"]), entry["slots"]
-        most = spec.max_per_row if isinstance(spec, MultiLabel) else 1 if isinstance(spec, Categorical) else 0
+        most = spec.max_per_row if isinstance(spec, VocabularyKind) else 0
         if not isinstance(slots, int) or not min(most, 1) <= slots <= most or bool(categories) != bool(most):
             raise ValueError(f"column {spec.name!r} of kind {spec.kind} has {slots!r} slots")
         if categories.repeated() is not None:
@@ -236,8 +232,8 @@ def _check_parts(spec: Kind, *, values: Vocabulary, counts: IntArray, edges: tup
         raise ValueError(f"attribute {spec.name!r} has counts of shape {counts.shape} for {size} ids, or negative ones")
     if (twice := values.repeated()) is not None:
         raise ValueError(f"attribute {spec.name!r} lists {twice!r} twice")
-    if (size == 1 and isinstance(spec, Numeric)) or (values and size != len(values) + 1):
+    if (size == 1 and spec.is_numeric) or (values and size != len(values) + 1):
         raise ValueError(f"attribute {spec.name!r} lists {len(values)} values for {size} ids")
     ascending = all(low < high for low, high in pairwise(edges))
-    if not np.isfinite(edges).all() or not ascending or (edges and not isinstance(spec, Numeric)):
+    if not np.isfinite(edges).all() or not ascending or (edges and not spec.is_numeric):
         raise ValueError(f"attribute {spec.name!r} has edges that are not ascending numbers of a Numeric: {edges[:5]}")

@@ -46,9 +46,8 @@ from attribune.models.transfer import AttributeSource
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe, ValuesRecipe
 from attribune.runs.stored_scores import rows_of_training
-from attribune.schema import EncodingReport, MultiLabel, Schema
+from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import canonical, column_batches, require_columns
-from attribune.schema.kinds import Date, Hierarchy, Numeric
 from attribune.schema.schema import Revision
 from attribune.schema.times import are_times, time_split_finding
 from attribune.tasks import Task, fit_task
@@ -460,7 +459,7 @@ def _class_notes(splits: Mapping[str, PreparedSplit], task: Task) -> list[Findin
 
 def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[Finding]:
     """Say which attributes cannot help, and which tell the label."""
-    single = [kind for kind in plan.attributes if isinstance(kind, Hierarchy) or not isinstance(kind, MultiLabel)]
+    single = [kind for kind in plan.attributes if kind.is_nested or not kind.takes_several]
     kinds = {column: kind for kind in single for column in kind.columns}
     if not kinds:
         return []
@@ -470,7 +469,7 @@ def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[Finding]:
     label = None if not labels else _label_codes(table[labels[0]], plan)
     found = []
     for name, kind in kinds.items():
-        may_be_unique = isinstance(kind, Date | Numeric) or name in plan.source.values or plan.transfer is not None
+        may_be_unique = kind.of_numbers or name in plan.source.values or plan.transfer is not None
         finding = attribute_finding(name, codes[name], may_be_unique=may_be_unique)
         found += [finding or (None if label is None else leak_finding(name, codes[name], label))]
     return [finding for finding in found if finding is not None]
@@ -493,7 +492,7 @@ def _encode_labels(
             labels, _ = task.encode_labels(columns)
         # Values of training rows are in the vocabulary, unless it is that of another run, but may be too many.
         is_new = name != "train" or plan.transfer is not None
-        may_be_dropped = any(one.slots == getattr(one.spec, "max_per_row", 0) for one in schema)
+        may_be_dropped = any(one.spec.takes_several and one.slots == one.spec.max_per_row for one in schema)
         report = schema.encode(part.table)[1] if len(schema) and (is_new or may_be_dropped) else None
     if unseen := task.unseen_labels(columns):
         is_none_known = labels.dtype == np.int64 and (labels == UNSEEN).all()
@@ -537,14 +536,13 @@ def _dropped_notes(report: EncodingReport, schema: Schema) -> Iterator[Finding]:
     """Say which attributes have more values in a training row than are kept, and what changes it."""
     for name, counts in report.attributes.items():
         if counts.dropped:
-            separator = getattr(schema[name].spec, "separator", None)
             yield Finding.of(
                 "values-dropped",
                 part="train",
                 name=name,
                 dropped=counts.dropped,
                 slots=schema[name].slots,
-                separator=separator,
+                separator=schema[name].spec.separator,
                 kind=schema[name].spec.kind,
             )
 

@@ -41,7 +41,6 @@ from attribune.runs.card import has_own_card, shown_tables
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.schema import Schema
-from attribune.schema.attributes import read_cells
 from attribune.schema.columns import PATH, canonical, column_batches
 from attribune.schema.schema import Revision, check_listed
 from attribune.tasks import task_from_dict
@@ -364,7 +363,7 @@ def _rows_with(
     missing = frozenset(text for text in map(canonical, recipe.data.missing) if text is not None)
     numbers = [np.zeros(0, dtype=np.int64)]
     for first, columns in column_batches(table, [attribute]):
-        cells = read_cells(spec, columns[attribute], missing=missing, first_row=first)
+        cells = spec.read(columns[attribute], missing=missing, first_row=first)
         wanted = np.array([text in values for text in cells.texts], dtype=bool)
         numbers.append(cells.rows[wanted[cells.codes]] + first - 1)
     return np.unique(np.concatenate(numbers))

@@ -31,7 +31,6 @@ from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.runs.loading import load_run
 from attribune.schema.attributes import FittedAttribute
-from attribune.schema.kinds import Hierarchy
 from attribune.schema.schema import check_listed
 from attribune.tasks import Task
 from attribune.tasks.capabilities import NEXT
@@ -119,7 +118,7 @@ def _checked(predictor: Predictor, attribute: str) -> FittedAttribute:
     check_panel(predictor, verb=NEXT)
     values, fitted = predictor.model.values, predictor.schema[attribute]
     check_listed(fitted)
-    if isinstance(fitted.spec, Hierarchy):
+    if fitted.spec.is_nested:
         raise ConfigError(
             f"{attribute!r} is a hierarchy, whose levels add up, and {NEXT.name} is for attributes of which a text has "
             "one value: name another attribute"

@@ -39,8 +39,7 @@ import pyarrow.parquet as pq
 from attribune.core.checksums import agrees
 from attribune.core.hashing import checksum, text_numbers
 from attribune.schema import Schema
-from attribune.schema.attributes import read_cells
-from attribune.schema.columns import Table, canonical, column_batches, other_spellings
+from attribune.schema.columns import Table, canonical, other_spellings
 
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # no word spaces
 _SHORT = re.compile(rf"\w|[^\W\d{_UNSPACED}]{{2}}|[-+.\d]+")  # values that must be a whole cell or string
@@ -340,16 +339,14 @@ def value_marks(table: Table, schema: Schema) -> Arrays:
 
     A row with several values has several marks; values that training has not seen have theirs too.
     """
-    missing = frozenset(text for text in map(canonical, schema.missing) if text is not None)
     marks: Arrays = {}
-    for spec in [attribute.spec for attribute in schema if attribute.spec.lists_values]:
+    for name in [attribute.name for attribute in schema if attribute.spec.lists_values]:
         rows, hashes = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
-        for first, columns in column_batches(table, [spec.column]):
-            cells = read_cells(spec, columns[spec.column], missing=missing, first_row=first)
+        for first, cells in schema.cells(table, name):
             rows.append(cells.rows + first - 1)
             hashes.append(text_numbers(cells.texts)[cells.codes])
-        marks[f"{_START}{spec.name}{_ROWS}"] = np.concatenate(rows)
-        marks[f"{_START}{spec.name}{_HASHES}"] = np.concatenate(hashes)
+        marks[f"{_START}{name}{_ROWS}"] = np.concatenate(rows)
+        marks[f"{_START}{name}{_HASHES}"] = np.concatenate(hashes)
     return marks
 
 

@@ -13,7 +13,7 @@ from starlette.middleware import Middleware
 
 from attribune.apps.playground.drawing import answer_html, map_svg, panel_html
 from attribune.apps.playground.guard import PageGuard
-from attribune.apps.playground.session import Session, ValueMap, is_listed, takes_several
+from attribune.apps.playground.session import Session, ValueMap, is_listed
 from attribune.core.wording import excerpt
 from attribune.errors import AttribuneError
 from attribune.schema import FittedAttribute
@@ -135,7 +135,7 @@ def _text_tab(session: Session, page: gr.Blocks) -> tuple[gr.Textbox, list[Any]]
 
 def _picked(attribute: FittedAttribute, values: list[str]) -> Any:
     """Return values as the control of an attribute holds them."""
-    if takes_several(attribute):
+    if attribute.spec.takes_several:
         return values
     return values[0] if values else None if is_listed(attribute) else ""
 
@@ -146,8 +146,8 @@ def _picker(attribute: FittedAttribute) -> Any:
         return gr.Textbox(label=name, elem_id=elem_id)
     return gr.Dropdown(
         choices=list(attribute.values[:_MAX_CHOICES]),
-        value=[] if takes_several(attribute) else None,
-        multiselect=takes_several(attribute),
+        value=[] if attribute.spec.takes_several else None,
+        multiselect=attribute.spec.takes_several,
         allow_custom_value=True,
         label=name,
         info=f"{len(attribute.values):,} values; any may be typed",

@@ -21,7 +21,7 @@ from attribune.models.predictor import Predictor
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.loading import load_run
 from attribune.runs.recipe import Recipe
-from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
+from attribune.schema import FittedAttribute, Schema
 from attribune.schema.columns import cell_text
 from attribune.schema.schema import assigned_ids, assignments_text
 from attribune.tasks import Task
@@ -408,11 +408,6 @@ def _values_of(attribute: FittedAttribute, rows: Dataset, schema: Schema) -> lis
     return [[str(attribute.values[index - 1]) for index in row if index] for row in ids.tolist()]
 
 
-def takes_several(attribute: FittedAttribute) -> bool:
-    """Whether a row may have several values of an attribute."""
-    return isinstance(attribute.spec, MultiLabel)
-
-
 def is_listed(attribute: FittedAttribute) -> bool:
     """Whether an attribute has a list of values to pick from."""
-    return not isinstance(attribute.spec, Numeric) and len(attribute.values) > 0
+    return attribute.spec.lists_values and len(attribute.values) > 0

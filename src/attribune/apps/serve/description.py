@@ -19,8 +19,7 @@ from attribune.apps.serve.settings import ServeSettings
 from attribune.apps.serve.values import EnrolRequest, check_label, check_new_value
 from attribune.apps.serve.writing import EVENTS, ChatRequest, CompletionRequest
 from attribune.errors import ConfigError
-from attribune.schema import FittedAttribute, MultiLabel, Numeric
-from attribune.schema.kinds import OfDate
+from attribune.schema import FittedAttribute
 
 _BODIES = (PredictRequest, EnrolRequest, CompletionRequest, ChatRequest)
 _SCHEMAS = "#/components/schemas/{model}"
@@ -67,7 +66,7 @@ def _enrolment_example(model: ServedModel, settings: ServeSettings) -> dict[str,
 
 
 def _attributes(model: ServedModel, settings: ServeSettings) -> dict[str, Any]:
-    attributes = [one for one in model.inputs.values() if isinstance(one.spec, Numeric) or not settings.hide_unknown]
+    attributes = [one for one in model.inputs.values() if one.spec.is_numeric or not settings.hide_unknown]
     found: dict[str, Any] = {}
     for attribute in attributes:
         value = _value(attribute)
@@ -79,14 +78,13 @@ def _attributes(model: ServedModel, settings: ServeSettings) -> dict[str, Any]:
 
 def _value(attribute: FittedAttribute) -> Any:
     """Return the most frequent value of an attribute; None where none is listed."""
-    if isinstance(attribute.spec, OfDate):
+    if attribute.spec.is_date:
         return "2024-05-31"
-    if isinstance(attribute.spec, Numeric):
+    if attribute.spec.is_numeric:
         return attribute.edges[0] if attribute.edges else 0.0
     if not len(attribute.values):
         return None
-    value = attribute.values[int(attribute.counts[1:].argmax())]
-    return [value] if isinstance(attribute.spec, MultiLabel) else value
+    return attribute.spec.cell(attribute.values[int(attribute.counts[1:].argmax())])
 
 
 def _passes(check: Callable[..., Any], *given: Any) -> bool:

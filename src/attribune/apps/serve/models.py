@@ -26,9 +26,7 @@ from attribune.models.predictor_group import PredictorGroup
 from attribune.models.writer import Writer
 from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_predictor
-from attribune.schema import MultiLabel, Numeric
 from attribune.schema.attributes import FittedAttribute
-from attribune.schema.kinds import OfDate
 from attribune.tasks.capabilities import GENERATE, can
 from attribune.values.live_run import LiveRun
 
@@ -247,7 +245,7 @@ class ServedModel:
             AttribuneError: whatever a prediction raises.
         """
         for attribute in self.attributes:
-            if not isinstance(attribute.spec, Numeric) and attribute.spec.unseen == "hash":
+            if attribute.spec.unseen == "hash":
                 attribute.encode(pa.array([None], pa.string()), missing=frozenset())  # needs the salt
         self.answer({name: [None] for name in self.predictor.columns})
 
@@ -267,13 +265,13 @@ class ServedModel:
 
 def _describe_input(name: str, attribute: FittedAttribute) -> dict[str, Any]:
     """Describe what a request may give under a name: an attribute, or a date, from which several are read."""
-    spec, is_date = attribute.spec, isinstance(attribute.spec, OfDate)
+    spec = attribute.spec
     return {
         "name": name,
-        "kind": "date" if is_date else spec.kind,
-        "values": None if is_date else attribute.size - 1,
-        "several": isinstance(spec, MultiLabel),
-        "unseen": None if isinstance(spec, Numeric) else spec.unseen,
+        "kind": "date" if spec.is_date else spec.kind,
+        "values": None if spec.is_date else attribute.size - 1,
+        "several": spec.takes_several,
+        "unseen": spec.unseen,
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
@@ -26,9 +25,8 @@ from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.settings import ServeSettings
 from attribune.core.wording import closest, did_you_mean_or
 from attribune.errors import DataError
-from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
-from attribune.schema.columns import canonical
-from attribune.schema.kinds import OfDate
+from attribune.schema import FittedAttribute, Schema
+from attribune.schema.columns import canonical, number_of
 
 Scalar = StrictStr | StrictBool | StrictInt | StrictFloat | None
 Words = StrictStr | list[StrictStr]
@@ -362,7 +360,7 @@ def _texts(text: Any, prefix: str, model: ServedModel, settings: ServeSettings) 
 def _value(value: Any, attribute: FittedAttribute, field: str, schema: Schema) -> Any:
     """Read a value, or for a multi-label attribute a list of them, as canonical text; None where it is missing."""
     spec = attribute.spec
-    if isinstance(spec, MultiLabel):
+    if spec.takes_several:
         if isinstance(value, str) and spec.separator is not None:
             value = value.split(spec.separator)
         values = value if isinstance(value, list) else [value]
@@ -380,15 +378,11 @@ def _value(value: Any, attribute: FittedAttribute, field: str, schema: Schema) -
 
 def _check_value(text: str, attribute: FittedAttribute, field: str) -> None:
     spec = attribute.spec
-    if isinstance(spec, OfDate):
+    if spec.is_date:
         if spec.value_of(text) is None:
             raise Refused(422, field, f"{shown(text)!r} is not {spec.words}: give one, or null where it is missing")
-    elif isinstance(spec, Numeric):
-        try:
-            finite = "_" not in text and math.isfinite(float(text))
-        except ValueError:
-            finite = False
-        if not finite:
+    elif spec.is_numeric:
+        if number_of(text) is None:
             raise Refused(422, field, f"{shown(text)!r} is not a finite number: give one, or null where it is missing")
     elif spec.derives_values or spec.unseen == "error":
         try:

@@ -40,7 +40,7 @@ from attribune.apps.serve.service import AbandonedError, Service
 from attribune.apps.serve.settings import ServeSettings
 from attribune.core.job_folder import HeldError
 from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
-from attribune.schema import FittedAttribute, Hierarchy, MultiLabel
+from attribune.schema import FittedAttribute
 from attribune.schema.schema import check_listed
 from attribune.values.forget import Forgotten
 from attribune.values.live_run import Compute, LearnedValue, LiveRun
@@ -183,7 +183,7 @@ def check_new_value(given: Any, attribute: FittedAttribute, model: ServedModel) 
     if text in _STEPS:
         reason = f"{text!r} could not be named in a path, to forget it again: use another value, or `attribune enrol`"
         raise Refused(422, "value", reason)
-    separator = getattr(attribute.spec, "separator", None)
+    separator = attribute.spec.separator
     if separator is not None and separator in text:
         raise Refused(
             422, "value", f"{shown(text)!r} has {separator!r} in it, which separates values: use a value without it"
@@ -192,9 +192,8 @@ def check_new_value(given: Any, attribute: FittedAttribute, model: ServedModel) 
         raise Refused(
             422, "value", f"{len(text):,} characters, but a value has {_LONGEST:,} at most: give a shorter one"
         )
-    cell = text if not isinstance(attribute.spec, MultiLabel) else [text]
     try:
-        unknown = attribute.unknown(pa.array([cell]), missing=frozenset())[0]
+        unknown = attribute.unknown(pa.array([attribute.spec.cell(text)]), missing=frozenset())[0]
     except DataError as error:
         raise Refused.because_of(error, 422, "value") from None
     if not unknown:
@@ -202,7 +201,7 @@ def check_new_value(given: Any, attribute: FittedAttribute, model: ServedModel) 
             f"attribute {attribute.name!r} has the value {shown(text)!r} already: forget it before you learn it again"
         )
         raise Refused(409, "value", reason)
-    if isinstance(attribute.spec, Hierarchy) and len(unknown) > 1:
+    if attribute.spec.is_nested and len(unknown) > 1:
         raise Refused(422, "value", f"{shown(unknown[0])!r}, a level above, is new, too: add it first")
     return text, unknown[-1]
 
@@ -211,7 +210,7 @@ def _row_with_value(
     given: Any, prefix: str, attribute: FittedAttribute, text: str, model: ServedModel, settings: ServeSettings
 ) -> dict[str, Any]:
     """Read a row without its label, and give it the new value."""
-    name, several = attribute.name, isinstance(attribute.spec, MultiLabel)
+    name, several = attribute.name, attribute.spec.takes_several
     read = read_row(given, prefix, model, settings)
     if read.get(name) is not None and not several:
         raise Refused(

@@ -24,7 +24,6 @@ from attribune.schema.columns import (
     is_list,
     list_cells,
     single_cells,
-    words_of_none,
 )
 from attribune.schema.times import times_among
 from attribune.tasks.labels import label_number, number_of, scales_of
@@ -100,7 +99,7 @@ def arrow_columns(table: datasets.Dataset, names: Sequence[str] | None = None) -
     return arrow if isinstance(arrow, pa.Table) else pa.table(arrow)
 
 
-def column_codes(column: pa.ChunkedArray, *, missing: Sequence[str] = words_of_none()) -> Codes:
+def column_codes(column: pa.ChunkedArray, *, missing: Sequence[str] = MISSING) -> Codes:
     """Number the values of a column, as `canonical` writes them, in the order of their first rows."""
     kind = column.type
     if _holds_no_values(kind):
@@ -219,7 +218,7 @@ def profile_column(name: str, column: pa.ChunkedArray, *, missing: Sequence[str]
     kind = column.type
     if _holds_no_values(kind):
         return _nested(name, column, missing=missing)
-    codes = spelled = column_codes(column, missing=words_of_none(missing))
+    codes = spelled = column_codes(column, missing=missing)
     places = pc.index_in(pa.array(NO_NUMBER, pa.large_string()), value_set=codes.values.cast(pa.large_string()))
     no_values = {
         word: int(codes.counts[place])
@@ -227,7 +226,7 @@ def profile_column(name: str, column: pa.ChunkedArray, *, missing: Sequence[str]
         if place is not None
     }
     if no_values:
-        without = column_codes(column, missing=words_of_none(missing, of_numbers=True))
+        without = column_codes(column, missing=(*missing, *NO_NUMBER))
         if len(without.values) and _of_values(without)["kind"] != "text":
             codes = without
     profile = ColumnProfile(
@@ -254,8 +253,7 @@ def _nested(name: str, column: pa.ChunkedArray, *, missing: Sequence[str]) -> Co
 
 def _list_cells(column: pa.ChunkedArray, *, missing: Sequence[str]) -> Cells:
     array = as_array(column, column="a column")
-    words = frozenset(words_of_none(missing))
-    return list_cells(array, separator=None, missing=words, column="a column", first_row=1)
+    return list_cells(array, separator=None, missing=frozenset(missing), column="a column", first_row=1)
 
 
 def _spelled_lists(column: pa.ChunkedArray, codes: Codes, *, missing: Sequence[str]) -> Cells | None:

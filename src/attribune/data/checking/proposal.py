@@ -13,7 +13,7 @@ from typing import Any
 from attribune.core.arguments import as_list
 from attribune.core.flags import as_flag
 from attribune.data.file_options import FileOptions, file_word
-from attribune.schema.kinds import Categorical, Kind, MultiLabel
+from attribune.schema.kinds import Kind, as_kinds
 
 __all__ = ["LACKING", "Proposal"]
 
@@ -52,13 +52,14 @@ class Proposal:
     def flags(self) -> list[str]:
         """The words after ``attribune train FILE``."""
         given = self.arguments
-        kinds = given.get("attributes", ())
-        lists = [one for one in kinds if isinstance(one, MultiLabel)]
+        kinds = as_kinds(given.get("attributes", ()))
+        lists = [one for one in kinds if one.takes_several]
+        numbers = [one for one in kinds if one.is_numeric]
         listed: list[tuple[str, Sequence[str]]] = [(as_flag(name), as_list(given.get(name))) for name in _FLAGS]
         listed += [
-            ("--attributes", [one for one in kinds if isinstance(one, str)]),
+            ("--attributes", [one.name for one in kinds if one not in (*lists, *numbers)]),
             ("--multi-label", [":".join(filter(None, (one.name, one.separator))) for one in lists]),
-            ("--number", [one.name for one in kinds if not isinstance(one, str | MultiLabel)]),
+            ("--number", [one.name for one in numbers]),
             ("--weight", as_list(given.get("weight"))),
             *self.reading.words().items(),
             ("--method", as_list(given.get("method"))),
@@ -97,9 +98,9 @@ def _code(value: Any) -> str:
     """Return an argument as it is written in Python."""
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_code, value))}]"
-    if not isinstance(value, Kind) or isinstance(value, Categorical):
+    if not isinstance(value, Kind):
         return repr(value)
-    separator = f", separator={value.separator!r}" if isinstance(value, MultiLabel) and value.separator else ""
+    separator = f", separator={value.separator!r}" if value.separator else ""
     return f"{type(value).__name__}({value.name!r}{separator})"
 
 

@@ -399,13 +399,16 @@ class Reader(ABC):
     """Reads the rows of one kind of input: makes ids of their texts, and batches of them.
 
     ``name`` is that of the kind, see `attribune.tasks.inputs`; ``columns`` are those that are read where a table has
-    them, ``cuts_rows`` says whether a row may be several pieces, whose scores are merged, and ``makes_labels`` whether
-    labels are ids of the text itself.
+    them, ``cuts_rows`` says whether a row may be several pieces, whose scores are merged, ``makes_labels`` whether
+    labels are ids of the text itself, and ``stores_texts`` whether a stored row is a single text; ``batches`` makes
+    batches of rows.
     """
 
     name: ClassVar[str]
     cuts_rows: ClassVar[bool] = False
     makes_labels: ClassVar[bool] = False
+    stores_texts: ClassVar[bool] = True
+    batches: ClassVar[type[Collator]] = Collator
     window: Window
     columns: tuple[str, ...] = ()
 
@@ -421,11 +424,13 @@ class Reader(ABC):
     @classmethod
     def collator(cls, reading: Reading, schema: Schema) -> Collator:
         """Return what makes batches of the rows, the `data_collator` of the stock Trainer."""
-        return Collator(reading.tokenizer, schema)
+        return cls.batches(reading.tokenizer, schema)
 
     @classmethod
     def shared_texts(cls, rows: Dataset) -> TextRows | None:
         """Return the texts of stored rows, which are read once for all rows of a batch that share one; None if not."""
+        if not cls.stores_texts:
+            return None
         starts = np.asarray(rows["segment_start"]) if "segment_start" in rows.column_names else None
         return TextRows.without_attributes(list(rows["input_ids"]), segment_starts=starts)
 

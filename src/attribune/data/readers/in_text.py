@@ -25,7 +25,6 @@ from attribune.findings import Finding
 from attribune.schema import Schema
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.columns import require_columns
-from attribune.schema.kinds import Numeric
 from attribune.tasks.inputs import InputSettings
 
 __all__ = ["InTextReader", "InTextRows", "WrittenRow"]
@@ -254,8 +253,7 @@ def _as_text(values: Values, names: Sequence[str]) -> str:
 
 def _check_written(schema: Schema, names: Collection[str]) -> None:
     for attribute in schema:
-        is_hashed = not isinstance(attribute.spec, Numeric) and not attribute.spec.lists_values
-        if attribute.name in names and is_hashed:
+        if attribute.name in names and attribute.spec.unseen == "hash":
             raise ConfigError(
                 f"values are written in front of a text, and those of {attribute.name!r} are hashed, so that none is "
                 f"known by its id: leave unseen='hash' out, or {_otherwise()}"

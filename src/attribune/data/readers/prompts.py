@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
-from datasets import Dataset
 from jinja2 import TemplateError
 
 from attribune.core.arrays import Array
@@ -43,6 +42,7 @@ class PromptEncoder(Reader):
 
     name: ClassVar[str] = "written"
     makes_labels: ClassVar[bool] = True
+    stores_texts: ClassVar[bool] = False
 
     def __init__(self, tokenizer: Any, text: TextInput, *, limit: int | None = None, separate: bool = False) -> None:
         if text.pair:
@@ -73,10 +73,6 @@ class PromptEncoder(Reader):
     def collator(cls, reading: Reading, schema: Schema) -> Collator:
         """Return a `PromptCollator`, which pads on the right."""
         return PromptCollator(reading.tokenizer, schema, separate=reading.is_encoder_decoder)
-
-    @classmethod
-    def shared_texts(cls, rows: Dataset) -> None:
-        """Return nothing: the stored rows are no single texts."""
 
     def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> TextRows:
         """Encode the rows of some columns, as `TextEncoder` does."""

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 import torch
-from datasets import Dataset
 
 from attribune.core.arrays import IntArray
 from attribune.data.id_lists import IdLists, numbered
@@ -26,7 +25,6 @@ from attribune.data.windows import (
     ids_of_lists,
 )
 from attribune.errors import ConfigError
-from attribune.schema import Schema
 
 __all__ = [
     "CandidateCollator",
@@ -248,6 +246,22 @@ class ComparedRows(TextRows):
         return pa.array(self.inputs, type=pa.list_(pa.list_(pa.int32())))
 
 
+_OF_TEXTS = ("input_ids", "segment_start")
+
+
+class CandidateCollator(Collator):
+    """Pads rows of two texts, or three, to a batch (B, C, length); otherwise as `Collator` does."""
+
+    def _texts(self, columns: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """Pad and number the C texts of each row: (B, C, length), and (B, C); those of single texts as they are."""
+        rows = columns["input_ids"]
+        if np.ndim(next(iter(rows[0]), 0)) == 0:
+            return super()._texts(columns)
+        texts = {name: [text for row in columns[name] for text in row] for name in _OF_TEXTS if name in columns}
+        shape = (len(rows), len(rows[0]))
+        return {name: values.view(*shape, *values.shape[1:]) for name, values in super()._texts(texts).items()}
+
+
 class CandidateEncoder(Reader):
     """Makes ids of the texts of a row, `TextInput.columns` and `pair`; with a prompt each is the second of a pair.
 
@@ -257,6 +271,8 @@ class CandidateEncoder(Reader):
     """
 
     name: ClassVar[str] = "compared"
+    stores_texts: ClassVar[bool] = False
+    batches: ClassVar[type[Collator]] = CandidateCollator
 
     def __init__(self, encoder: TextEncoder, *, negative: Sequence[str] = ()) -> None:
         self.encoder, self.window, self.columns = encoder, encoder.window, tuple(negative)
@@ -267,18 +283,9 @@ class CandidateEncoder(Reader):
         negative = text.negative if reading.task.head.texts > 2 and text is not None else ()
         return cls(TextEncoder.of(reading, text), negative=negative)
 
-    @classmethod
-    def collator(cls, reading: Reading, schema: Schema) -> Collator:
-        """Return a `CandidateCollator`."""
-        return CandidateCollator(reading.tokenizer, schema)
-
     def of_single_texts(self, text: TextInput, *, place: int) -> tuple[Reader, TextInput]:
         """Return what reads the first text alone, or the second, after the prompt if there is one."""
         return self.encoder, _alone(text, text.pair if place else text.columns)
-
-    @classmethod
-    def shared_texts(cls, rows: Dataset) -> None:
-        """Return nothing: the stored rows are no single texts."""
 
     def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> ComparedRows:
         """Encode the rows of some columns, as `TextEncoder` does; a row that lacks one of the texts is empty."""
@@ -303,22 +310,6 @@ def _alone(text: TextInput, names: tuple[str, ...]) -> TextInput:
     """Return the columns of one of several texts, which with a prompt is the second of a pair."""
     alone = replace(text, columns=names, prompt=(), pair=(), negative=())
     return replace(alone, columns=text.prompt, pair=names) if text.prompt else alone
-
-
-_OF_TEXTS = ("input_ids", "segment_start")
-
-
-class CandidateCollator(Collator):
-    """Pads rows of two texts, or three, to a batch (B, C, length); otherwise as `Collator` does."""
-
-    def _texts(self, columns: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-        """Pad and number the C texts of each row: (B, C, length), and (B, C); those of single texts as they are."""
-        rows = columns["input_ids"]
-        if np.ndim(next(iter(rows[0]), 0)) == 0:
-            return super()._texts(columns)
-        texts = {name: [text for row in columns[name] for text in row] for name in _OF_TEXTS if name in columns}
-        shape = (len(rows), len(rows[0]))
-        return {name: values.view(*shape, *values.shape[1:]) for name, values in super()._texts(texts).items()}
 
 
 @dataclass(frozen=True, kw_only=True)

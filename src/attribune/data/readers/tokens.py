@@ -16,7 +16,6 @@ from attribune.data.readers.base import Collator, EncodedRows, Pieces, Reader, R
 from attribune.data.texts import TextInput, canonical_text, listed_text
 from attribune.data.windows import PairTokens, Window, content_ids, ids_and_places
 from attribune.errors import ConfigError, DataError, RowError
-from attribune.schema import Schema
 from attribune.schema.columns import as_array, as_written
 from attribune.tasks.base import Task
 from attribune.tasks.labels import UNSEEN
@@ -101,6 +100,18 @@ class WindowPieces(Pieces):
         return scored
 
 
+class TokenCollator(Collator):
+    """Pads windows to a batch, on the right; its arguments are those of `Collator`."""
+
+    def __init__(self, tokenizer: Any, schema: Any, *, pad_to_multiple_of: int | None = None) -> None:
+        super().__init__(tokenizer, schema, pad_to_multiple_of=pad_to_multiple_of)
+        self.left = False
+
+    def labels(self, labels: Sequence[Any] | Array, *, length: int) -> torch.Tensor:
+        """Return the labels (B, length), `UNSEEN` where there is padding."""
+        return torch.from_numpy(IdLists.of(labels).padded(length, filler=UNSEEN))
+
+
 class TokenReader(Reader):
     """The base of readers whose rows are read in windows.
 
@@ -113,15 +124,11 @@ class TokenReader(Reader):
     """
 
     cuts_rows: ClassVar[bool] = True
+    batches: ClassVar[type[Collator]] = TokenCollator
 
     def __init__(self, tokenizer: Any, *, window: Window | None = None, limit: int | None = None) -> None:
         no_other = "is not for tasks that score tokens, which read the whole text"
         self._take_window(tokenizer, window, limit, no_other=no_other)
-
-    @classmethod
-    def collator(cls, reading: Reading, schema: Schema) -> Collator:
-        """Return a `TokenCollator`."""
-        return TokenCollator(reading.tokenizer, schema)
 
     def _stand_in(self, token: int | None, lacking: str) -> int:
         """Return a token, or the filler of the tokenizer in its place; a ConfigError says what lacking both means."""
@@ -136,18 +143,6 @@ def window_starts(length: int, *, room: int, step: int) -> IntArray:
     if length <= room:
         return np.zeros(1, dtype=np.int64)
     return np.append(np.arange(0, length - room, step), length - room)
-
-
-class TokenCollator(Collator):
-    """Pads windows to a batch, on the right; its arguments are those of `Collator`."""
-
-    def __init__(self, tokenizer: Any, schema: Any, *, pad_to_multiple_of: int | None = None) -> None:
-        super().__init__(tokenizer, schema, pad_to_multiple_of=pad_to_multiple_of)
-        self.left = False
-
-    def labels(self, labels: Sequence[Any] | Array, *, length: int) -> torch.Tensor:
-        """Return the labels (B, length), `UNSEEN` where there is padding."""
-        return torch.from_numpy(IdLists.of(labels).padded(length, filler=UNSEEN))
 
 
 class WordEncoder(TokenReader):
