@@ -41,8 +41,6 @@ from attribune.data.writing import open_writer, prediction_array, prediction_fie
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import as_array, canonical, require_columns
 
-__all__ = ["Judgements", "naming_exports", "read_judgements", "write_judgements"]
-
 _SEPARATORS = ("|", ";", "/", "&&")
 _NAMES = ("email", "username", "name", "id")  # of a person, in objects
 _SHOWN = 60  # characters of an example

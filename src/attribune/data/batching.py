@@ -11,8 +11,6 @@ import torch
 from attribune.core.arrays import IntArray
 from attribune.errors import ConfigError
 
-__all__ = ["LengthGroupedBatches", "SharedBatches", "batches_by_length", "length_cuts", "padding_share"]
-
 _SIMILAR = 0.75  # of the longest row of a batch; shorter rows deserve their own batch
 _BUSY_CPU, _BUSY_OTHER = 512, 16384  # ids of a batch beyond which a device gets no faster
 _POOL = 50  # batches that are sorted together: enough to group by length, few enough to stay random

@@ -31,24 +31,6 @@ from attribune.schema.columns import Table, canonical, column_batches, column_na
 from attribune.tasks import Task
 from attribune.tasks.labels import label_texts
 
-__all__ = [
-    "AUTO",
-    "JUDGEMENTS",
-    "ROWS",
-    "TEXT",
-    "AnswerShares",
-    "ClusterSettings",
-    "Clusters",
-    "answer_shares",
-    "clustered",
-    "clusters_note",
-    "find_clusters",
-    "judgement_metrics",
-    "packed_clusters",
-    "unpacked_clusters",
-    "what_is_drawn",
-]
-
 Clusters: TypeAlias = Mapping[str, npt.NDArray[np.uint64]]
 """For each kind, ``text`` or the name of a column, a hash of each row (n,) that is equal for rows of one cluster."""
 

@@ -29,8 +29,6 @@ from attribune.schema.description_kinds import holds_numbers
 from attribune.schema.reports import count_lines
 from attribune.tasks.base import Task
 
-__all__ = ["LabelEncoder", "RowReport", "encode", "encode_with_report"]
-
 _BATCH = 2_000
 _UNSEEN = -100
 _LOST = {

@@ -23,8 +23,6 @@ from attribune.core.wording import counted
 from attribune.data.text_files import known_encoding, marked_encoding, open_bytes, readable
 from attribune.errors import AttribuneWarning, DataError
 
-__all__ = ["LANGUAGES", "FoundEncoding", "Language", "detect_encoding", "find_encoding"]
-
 _FLOOR = -11.0  # the logarithm of the frequency of what a language does not have
 _FOREIGN = -7.0  # that of a Latin letter of other languages, which names have
 _UNFIT = (_FLOOR, _FOREIGN)

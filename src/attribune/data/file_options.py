@@ -10,8 +10,6 @@ from typing import Any, Self, TypedDict, cast
 from attribune.core.flags import as_flag
 from attribune.errors import ConfigError
 
-__all__ = ["AS_FOUND", "FORMATS", "FileForm", "FileOptions", "Reading", "ReadingOfAll", "file_word"]
-
 FORMATS = ("csv", "tsv", "jsonl", "ndjson", "json", "parquet", "feather", "arrow", "xlsx", "xls", "xlsb", "ods")
 """What a file can hold."""
 _DECIMALS = (",", ".")

@@ -10,8 +10,6 @@ import numpy as np
 
 from attribune.core.arrays import Array, IntArray
 
-__all__ = ["IdLists", "numbered"]
-
 
 def numbered(keys: Iterable[Hashable], *, count: int) -> IntArray:
     """Return the numbers (count,) of so many keys, equal for equal ones, in the order in which they first stand."""

@@ -16,8 +16,6 @@ from attribune.data.text_files import checked_columns, inner_name, is_text, open
 from attribune.errors import DataError
 from attribune.schema.columns import canonical, json_value
 
-__all__ = ["is_squad", "json_batches", "json_objects", "rows_of_object", "squad_rows"]
-
 _NAMES = ("data", "rows", "records", "items", "examples", "instances", "results")  # under which tables are found
 _IDS = ("id", "key", "row_id")
 

@@ -22,8 +22,6 @@ from attribune.data.span_tags import are_spans
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import MISSING, canonical, literal, require_columns
 
-__all__ = ["SAMPLE", "GivenAnswer", "Layout", "Records", "chosen_classes", "find_export", "find_layout", "parsed_cell"]
-
 _PERSON = re.compile(
     r"(^|[^a-z])(annotator|user|username|judge|rater|coder|worker|turker|labeller|labeler|reviewer|expert|completed_by)s?"
     r"([ _.-]?(id|name|email)s?)?$"

@@ -16,8 +16,6 @@ from attribune.schema import Schema
 from attribune.schema.columns import Table
 from attribune.schema.schema import Revision
 
-__all__ = ["Memory", "memories", "memory_files", "memory_of"]
-
 
 class Memory(ABC):
     """Rows of a table that a model keeps beside its weights, and that its reader reads with others.

@@ -11,8 +11,6 @@ import pyarrow as pa
 from attribune.core.logs import show_note
 from attribune.errors import DataError
 
-__all__ = ["are_messages", "hold_messages", "message_texts", "say_messages", "with_contents", "with_contents_of_rows"]
-
 
 def are_messages(value: Any) -> bool:
     """Whether a cell is a list of messages, of which some may have no text."""

@@ -19,18 +19,6 @@ from attribune.findings import Finding
 from attribune.schema.columns import MISSING, NO_NUMBER, Table, as_array, canonical, cell_text, column_batches
 from attribune.tasks.labels import number_of
 
-__all__ = [
-    "listed_labels",
-    "missing_label_words",
-    "placeholder_finding",
-    "placeholder_texts",
-    "read_weights",
-    "row_weights",
-    "rows_with_label",
-    "rows_with_text",
-    "shuffle_columns",
-]
-
 _LARGEST = 1e9  # weights are relative: their products and sums have to be numbers of single precision
 _CURE = f"give 0 for a row that is to be left out, or a number from {1 / _LARGEST:g} to {_LARGEST:g}"
 

@@ -10,8 +10,6 @@ from typing import Any
 from attribune.core.wording import shortened
 from attribune.errors import DataError
 
-__all__ = ["TaggedText", "are_spans", "tagged_text"]
-
 _WORD = re.compile(r"\w+|[^\w\s]")
 _STARTS, _ENDS = ("start", "start_offset"), ("end", "end_offset")
 _OUTSIDE = "O"

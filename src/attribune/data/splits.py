@@ -18,8 +18,6 @@ from attribune.schema.columns import canonical, column_batches
 from attribune.schema.reports import count_lines
 from attribune.schema.times import check_date_format, read_times
 
-__all__ = ["SplitReport", "Splits", "fold_numbers", "parts_at_random", "split_table"]
-
 _TRAIN, _VALIDATION, _TEST, _OUT = range(4)
 _FRACTIONS = (0.8, 0.1, 0.1)
 

@@ -46,19 +46,6 @@ from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema.columns import as_array, canonical
 from attribune.schema.number_marks import MarkedNumbers, comma_columns, marked_columns, point_columns, with_points
 
-__all__ = [
-    "ENDINGS",
-    "check_sheet",
-    "file_form",
-    "frame_table",
-    "header_columns",
-    "open_parquet",
-    "plain_column",
-    "plain_table",
-    "table_batches",
-    "table_files",
-]
-
 _CELL = re.compile(rb"<(?:\w+:)?c\s[^>]*?\br=\"([A-Z]{1,3})([0-9]{1,7})\"")
 _SHEET = re.compile(rb"<(?:\w+:)?sheet\s[^>]*?\b\w+:id=\"([^\"]+)\"")
 _RELATION = re.compile(rb"<(?:\w+:)?Relationship\s[^>]*>")

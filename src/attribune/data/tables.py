@@ -26,23 +26,6 @@ from attribune.data.text_files import STDIN, checked_columns, standard_input
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import as_table, refuse_several_tables
 
-__all__ = [
-    "IN_MEMORY",
-    "ArrowStore",
-    "Source",
-    "TableFile",
-    "check_same_columns",
-    "check_stored",
-    "common_form",
-    "options_of",
-    "read_as_written",
-    "read_table",
-    "refuse_input_as_output",
-    "sample_data",
-    "table_source_name",
-    "with_reading",
-]
-
 _SIZES: dict[str, int] = {}  # in bytes, of the files that this process has written
 
 IN_MEMORY = 64 * 2**20

@@ -33,32 +33,6 @@ from attribune.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from _csv import Reader
 
-__all__ = [
-    "COMPRESSED",
-    "STDIN",
-    "UNNAMED",
-    "WORKBOOKS",
-    "checked_columns",
-    "compression_of",
-    "csv_batches",
-    "csv_header",
-    "csv_rows",
-    "find_delimiter",
-    "has_plain_quotes",
-    "inner_name",
-    "is_text",
-    "kind_of",
-    "known_encoding",
-    "marked_encoding",
-    "no_such_file",
-    "open_bytes",
-    "open_text",
-    "raised",
-    "readable",
-    "refuse_other_kinds",
-    "standard_input",
-]
-
 _BATCH = 10_000
 _BLOCK = 256  # rows that are lists at once: with many more, the garbage collector takes most of the time
 # Codecs of domain names and of the source code of Python, and one that refuses everything.

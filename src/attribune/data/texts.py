@@ -16,17 +16,6 @@ from attribune.data.windows import Head, Truncation, Window, parse_window
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import Table, as_array, as_written, column_batches
 
-__all__ = [
-    "DEFAULT_LENGTH",
-    "TextInput",
-    "canonical_text",
-    "join_text",
-    "listed_text",
-    "share_texts",
-    "text_digests",
-    "usual_window",
-]
-
 
 def join_text(columns: Sequence[Sequence[Any]], *, separator: str = "\n") -> list[str]:
     """Join the text columns row by row; missing and blank parts are skipped, so a row without any gives ""."""

@@ -18,26 +18,6 @@ from pydantic import BeforeValidator, ValidationInfo
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError
 
-__all__ = [
-    "FILLER",
-    "Chunks",
-    "Head",
-    "HeadTail",
-    "PairTokens",
-    "SentenceChunks",
-    "SpecialTokens",
-    "Truncation",
-    "Window",
-    "content_ids",
-    "fair_shares",
-    "ids_and_places",
-    "ids_of_lists",
-    "longest_input",
-    "parse_window",
-    "shares",
-    "split_sentences",
-]
-
 _WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")  # such as a no-break space
 
 

@@ -21,8 +21,6 @@ from attribune.core.files import draft_of, move_into_place
 from attribune.data.file_options import FileForm
 from attribune.errors import ConfigError, DataError
 
-__all__ = ["ENDINGS", "TableWriter", "check_output", "finite", "open_writer", "prediction_array", "prediction_field"]
-
 _SPACED = b"attribune.spaced"  # in the metadata of a column
 
 

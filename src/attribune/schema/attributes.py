@@ -39,20 +39,6 @@ from attribune.schema.number_marks import has_thousands
 from attribune.schema.reports import AttributeCounts, AttributeFit, level_notes, missing_words, unread_words
 from attribune.schema.vocabulary import Vocabulary
 
-__all__ = [
-    "LARGEST_NUMBER",
-    "SEARCHABLE",
-    "AttributeFitter",
-    "FittedAttribute",
-    "Slots",
-    "bin_names",
-    "counts_of_rows",
-    "number_levels",
-    "numbers_of",
-    "quantile_edges",
-]
-
-
 Ids = TypeVar("Ids", bound=Any)  # an array or a tensor
 
 

@@ -25,40 +25,6 @@ from attribune.core.door import as_attribute
 from attribune.core.wording import closest, did_you_mean, shortened
 from attribune.errors import DataError, RowError
 
-__all__ = [
-    "LISTS",
-    "MISSING",
-    "NO_NUMBER",
-    "PATH",
-    "Cells",
-    "Distinct",
-    "Table",
-    "as_array",
-    "as_table",
-    "as_written",
-    "canonical",
-    "cell_text",
-    "column_batches",
-    "column_names",
-    "distinct",
-    "distinct_pairs",
-    "float_of",
-    "is_list",
-    "json_value",
-    "list_cells",
-    "literal",
-    "missing_column",
-    "number_of",
-    "other_spellings",
-    "path_cells",
-    "path_columns",
-    "refuse_several_tables",
-    "refuse_split_lists",
-    "require_columns",
-    "single_cells",
-    "whole_columns",
-]
-
 MISSING: tuple[str, ...] = ("", "nan", "NaN", "null", "NULL", "None", "N/A", "NA", "<NA>")
 """Texts that mean *no value* unless a recipe says otherwise."""
 _OF_SHEETS = ("#N/A", "#NULL!", "#DIV/0!", "#REF!", "#VALUE!", "#NAME?", "#NUM!")  # errors in the cells of workbooks

@@ -10,8 +10,6 @@ from attribune.schema.columns import Table, column_batches
 from attribune.schema.kinds import Date, DateAge, DateCycle, DatePart, Kind, checked_names
 from attribune.schema.times import DATE_CYCLES, DATE_PARTS, date_format_of, has_time_of_day
 
-__all__ = ["with_parts"]
-
 
 def with_parts(kinds: Sequence[Kind], table: Table, *, missing: frozenset[str]) -> list[Kind]:
     """Return the attributes that are fitted: those of the kind `Date` become one for each of their parts.

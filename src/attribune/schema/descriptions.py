@@ -36,8 +36,6 @@ from attribune.schema.description_kinds import (
 )
 from attribune.schema.kinds import Kind, VocabularyKind
 
-__all__ = ["TextVectors", "ValueTable", "describe", "fit_descriptions"]
-
 TextVectors = Callable[[Text, Sequence[str]], FloatArray]
 """Returns the vectors (n, H) of the texts of a column by its encoder."""
 

@@ -33,31 +33,6 @@ from attribune.schema.times import (
     part_of_date,
 )
 
-__all__ = [
-    "ENVIRONMENT",
-    "KINDS",
-    "PART_KINDS",
-    "Categorical",
-    "Date",
-    "DateAge",
-    "DateCycle",
-    "DatePart",
-    "Hierarchy",
-    "Kind",
-    "MultiLabel",
-    "Numeric",
-    "OfDate",
-    "VocabularyKind",
-    "as_kinds",
-    "checked_missing",
-    "checked_names",
-    "hashed_ids",
-    "kind_settings",
-    "nested_columns",
-    "read_kind",
-    "salt_check",
-]
-
 ENVIRONMENT = "env:"
 """Before the name of the environment variable that holds a salt."""
 

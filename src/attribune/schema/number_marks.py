@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 
 from attribune.schema.columns import MISSING, NO_NUMBER
 
-__all__ = ["MarkedNumbers", "comma_columns", "has_thousands", "marked_columns", "point_columns", "with_points"]
-
 _BETWEEN_THOUSANDS = r"[.' \x{00a0}\x{202f}]"
 _NUMBER = rf"^\s*[+-]?(\d{{1,3}}({_BETWEEN_THOUSANDS}\d{{3}})+|\d+)?(,\d+)?\s*$"
 _PLAIN = r"^\s*[+-]?(\d+\.?\d*|\.\d+)\s*$"

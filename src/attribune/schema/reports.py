@@ -13,18 +13,6 @@ from attribune.core.wording import counted
 from attribune.findings import rows_without_text
 from attribune.schema.columns import PATH
 
-__all__ = [
-    "FIRST_ROWS",
-    "AttributeCounts",
-    "AttributeFit",
-    "EncodingReport",
-    "FitReport",
-    "count_lines",
-    "level_notes",
-    "missing_words",
-    "unread_words",
-]
-
 FIRST_ROWS = 5
 """Rows whose numbers are named."""
 _SAMPLE = 3  # cells that are shown

@@ -37,15 +37,6 @@ from attribune.schema.reports import AttributeCounts, AttributeFit, EncodingRepo
 from attribune.schema.serialization import attributes_from_dict, attributes_to_dict, files_beside, write_attributes
 from attribune.schema.vocabulary import Vocabulary
 
-__all__ = [
-    "Revision",
-    "Schema",
-    "assigned_ids",
-    "assignments_text",
-    "check_listed",
-    "parse_assignments",
-]
-
 _COMMON = 5  # values of an attribute that are shown
 
 

@@ -28,8 +28,6 @@ from attribune.schema.kinds import (
 )
 from attribune.schema.vocabulary import Vocabulary
 
-__all__ = ["attributes_from_dict", "attributes_to_dict", "files_beside", "write_attributes"]
-
 _FORMAT = "attribune-schema"
 _VERSION = 1
 _LISTED = 100_000  # values in the JSON file itself

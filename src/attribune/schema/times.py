@@ -19,27 +19,6 @@ from attribune.errors import ConfigError, RowError
 from attribune.findings import Finding
 from attribune.schema.columns import number_of
 
-__all__ = [
-    "DATE_CYCLES",
-    "DATE_FORMATS",
-    "DATE_PARTS",
-    "DateCycleName",
-    "DatePartName",
-    "are_times",
-    "check_date_format",
-    "cycle_of_date",
-    "date_format_of",
-    "date_words",
-    "dates_finding",
-    "has_time_of_day",
-    "part_of_date",
-    "read_date",
-    "read_moment",
-    "read_times",
-    "time_split_finding",
-    "times_among",
-]
-
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _CURE = "correct or remove the row, or split by group or at random"
 _SETTING = "data.split.date_format"

@@ -17,8 +17,6 @@ from attribune.core.files import draft_of, move_into_place
 from attribune.core.hashing import checksum
 from attribune.schema.columns import other_spellings
 
-__all__ = ["Vocabulary"]
-
 _COLUMNS = ("value", "count", "hash", "place")
 _TYPES = [pa.large_string(), pa.int64(), pa.uint64(), pa.int64()]
 _BLOCK = 1 << 18  # values that are Python objects at a time

@@ -20,8 +20,6 @@ from attribune.data.selection import placeholder_finding, placeholder_texts
 from attribune.findings import Finding
 from attribune.schema.reports import FIRST_ROWS
 
-__all__ = ["copy_findings", "repeated_texts", "text_findings"]
-
 _SAMPLE = 200  # rows
 _LEAST_ROWS = 20
 _NEARLY_ALL = 0.95

@@ -14,16 +14,6 @@ from attribune.data.checking.profiles import Codes, ColumnProfile, joint_codes, 
 from attribune.data.checking.whole_numbers import row_numbers
 from attribune.findings import Finding
 
-__all__ = [
-    "attribute_finding",
-    "leak_finding",
-    "merged_finding",
-    "presence_finding",
-    "shared_rows",
-    "together_finding",
-    "written_finding",
-]
-
 _NEARLY_ALL = 0.95
 _SURE = 0.99  # share of rows whose value tells the label
 _MOST_COMMON = 0.9  # above this share of one label, any column seems to tell it

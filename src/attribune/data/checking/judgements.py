@@ -12,8 +12,6 @@ import numpy as np
 from attribune.core.arrays import IntArray
 from attribune.data.checking.profiles import ColumnProfile
 
-__all__ = ["is_told_by", "judge_among", "known_pairs", "never_twice", "numbers_the_texts", "told_share"]
-
 _LEAST_EQUAL = 20.0  # rows of one text that would have the same value by chance
 _NEARLY_ALL = 0.99
 

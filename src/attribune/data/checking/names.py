@@ -7,8 +7,6 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Literal
 
-__all__ = ["NAMES", "ColumnName", "Language", "Meaning"]
-
 Meaning = Literal["text", "label", "time", "id", "group"]
 Language = Literal["en", "de", "fr", "es", "it", "nl", "pt", "ru", "zh", "ja", "ko", "ar"]
 

@@ -11,8 +11,6 @@ from attribune.data.checking.profiles import Codes, joint_codes
 from attribune.findings import Finding
 from attribune.schema.columns import PATH
 
-__all__ = ["nesting_findings", "said_by_others"]
-
 _LEAST_SHARE = 0.98  # of the rows, whose lower value has the upper one that it mostly has
 _LEAST_EACH = 2  # lower values of an upper one, on average
 _LEAST_ROWS = 20  # whose lower value has another row: that a value of a single row has one other value says nothing

@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable, Iterable
 from functools import partial
 
-__all__ = ["ordered_classes"]
-
 _NUMBER = r" ?[$€£]? ?(\d[\d.,']*k?) ?[%$€£]?"
 _RANGE = re.compile(
     r"(?P<below><=?|under|below|less than|up to|unter)?(?P<over>>=?|over|above|more than|at least|über|ab)?"

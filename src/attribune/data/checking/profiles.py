@@ -28,18 +28,6 @@ from attribune.schema.columns import (
 from attribune.schema.times import times_among
 from attribune.tasks.labels import label_number, number_of, scales_of
 
-__all__ = [
-    "LISTED",
-    "Codes",
-    "ColumnProfile",
-    "are_stars",
-    "arrow_columns",
-    "column_codes",
-    "joint_codes",
-    "number_codes",
-    "profile_column",
-]
-
 LISTED = " | "
 """Between the values of a list, where lists are shown."""
 Kind = Literal["text", "number", "time", "list", "other"]

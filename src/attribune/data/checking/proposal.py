@@ -15,8 +15,6 @@ from attribune.core.flags import as_flag
 from attribune.data.file_options import FileOptions, file_word
 from attribune.schema.kinds import Kind, as_kinds
 
-__all__ = ["LACKING", "Proposal"]
-
 _FLAGS = ("prompt", "text", "text_pair", "text_negative", "label")
 LACKING = "COLUMN"
 """In place of the name of a column that was not found."""

@@ -31,20 +31,6 @@ from attribune.tasks import TASKS
 from attribune.tasks.labels import is_explained
 from attribune.tasks.preference import SIDES, TIES
 
-__all__ = [
-    "Role",
-    "RoleOf",
-    "TaskGuess",
-    "as_read",
-    "guess_compared",
-    "guess_preference",
-    "guess_roles",
-    "guess_task",
-    "guess_texts",
-    "left_out",
-    "unusable_labels",
-]
-
 Role = Literal["text", "label", "attribute", "id", "time", "weight", "left out"]
 
 # As sentence-transformers has them.

@@ -62,8 +62,6 @@ from attribune.schema.number_marks import MarkedNumbers, marked_columns
 from attribune.schema.times import dates_finding, time_split_finding
 from attribune.tasks.labels import FEW_ROWS, alike_values, odd_classes, rare_classes
 
-__all__ = ["ColumnCheck", "TableCheck", "check"]
-
 _KINDS = ("categorical", "multi_label", "number")  # in the order of the flags
 _EXAMPLES = 5  # labels
 _SHOWN = 40  # columns, and classes, in the tables that are printed

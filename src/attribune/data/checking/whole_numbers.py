@@ -25,8 +25,6 @@ from attribune.data.checking.judgements import never_twice
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.profiles import Codes, ColumnProfile
 
-__all__ = ["LONG", "NumberKind", "explained_by_size", "kind_of_numbers", "row_numbers"]
-
 _WINDOW = 10  # distinct numbers that follow each other
 _FEW = 100  # distinct numbers, below which a scale can have favourite answers
 _WIDEST = 200_000  # numbers of a lattice that are compared with their neighbours

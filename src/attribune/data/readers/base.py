@@ -26,18 +26,6 @@ from attribune.schema.columns import Table, column_names, require_columns
 from attribune.tasks.base import Task
 from attribune.tasks.inputs import InputSettings
 
-__all__ = [
-    "MANY_CUT",
-    "Collator",
-    "EncodedRows",
-    "Pieces",
-    "Reader",
-    "Reading",
-    "TextRows",
-    "ids_column",
-    "labels_column",
-]
-
 
 class Collator:
     """Pad encoded rows to a batch; the `data_collator` of the stock Trainer.

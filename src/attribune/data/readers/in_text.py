@@ -27,8 +27,6 @@ from attribune.schema.attributes import FittedAttribute
 from attribune.schema.columns import require_columns
 from attribune.tasks.inputs import InputSettings
 
-__all__ = ["InTextReader", "InTextRows", "WrittenRow"]
-
 _LOOKED_AT = 1_000  # the most frequent values of an attribute, which stand for all
 Values = tuple[tuple[str, ...], ...]
 """The values of each attribute in a row."""

@@ -16,8 +16,6 @@ from attribune.data.windows import content_ids
 from attribune.errors import ConfigError
 from attribune.schema import Schema
 
-__all__ = ["PromptCollator", "PromptEncoder"]
-
 _IGNORED = -100
 
 

@@ -26,14 +26,6 @@ from attribune.data.windows import (
 )
 from attribune.errors import ConfigError
 
-__all__ = [
-    "CandidateCollator",
-    "CandidateEncoder",
-    "ComparedRows",
-    "PlainReader",
-    "TextEncoder",
-]
-
 
 def _pieces(text: str, offsets: Sequence[tuple[int, int]], places: Sequence[int]) -> str:
     """Return what some ids of a text stand for, with spaces where others are left out."""

@@ -22,15 +22,6 @@ from attribune.tasks.labels import UNSEEN
 from attribune.tasks.spans import NULL, Spans
 from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, word_list
 
-__all__ = [
-    "PassageEncoder",
-    "TokenCollator",
-    "TokenReader",
-    "TokenRows",
-    "WordEncoder",
-    "window_starts",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TokenRows(EncodedRows):
