@@ -26,6 +26,10 @@ import hypothesis
 import pytest
 from made_once import MadeOnce
 
+# A process that gives tests to workers imports nothing large.
+if "PYTEST_XDIST_WORKER" in os.environ or not any(word.startswith(("-n", "--numprocesses")) for word in sys.argv):
+    import shape_checks  # noqa: F401  before another conftest.py imports the package, whose functions it checks
+
 if TYPE_CHECKING:
     from trained_runs import TrainedRuns
     from transformers import PreTrainedConfig, PreTrainedModel
@@ -46,12 +50,6 @@ CHANGED = pytest.StashKey[list[str]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run files, and the tests of each, in random order")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Check shapes, in processes that run tests: the one that gives them to workers imports nothing large."""
-    if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
-        import shape_checks  # noqa: F401  before the package is imported, whose functions it checks
 
 
 @pytest.hookimpl(wrapper=True)

@@ -143,6 +143,12 @@ def test_wrong_options_are_named(options, message):
         Classification(classes=2, **options)
 
 
+def test_a_column_is_no_list_of_columns():
+    for labels in (["a", "b"], np.array([1, 2])):
+        with pytest.raises(ConfigError, match=r"takes a list of label columns: give one as \[labels\]"):
+            Classification.fit(labels)
+
+
 CELLS = ["a|b", "b", None, "c", "a|b|c"]
 
 

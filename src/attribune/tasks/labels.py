@@ -85,6 +85,8 @@ Column = Sequence[Any]
 
 def require_columns(columns: Sequence[Column], names: Sequence[str], *, task: str) -> None:
     """Check that there is one label column for each of `names`, all of the same length."""
+    if any(isinstance(column, str) or not hasattr(column, "__len__") for column in columns):
+        raise ConfigError(f"the task {task!r} takes a list of label columns: give one as [labels]")
     if len(columns) != len(names):
         raise ConfigError(
             f"the task {task!r} takes {len(names)} label column(s) ({', '.join(names)}) and was given {len(columns)}:"
