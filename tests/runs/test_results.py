@@ -74,6 +74,12 @@ def test_rows_of_a_table_are_those_of_its_part() -> None:
     assert results.table("validation") == []
 
 
+def test_results_are_printed_as_tables() -> None:
+    results = RunResults.from_dict(RECORD, source="metrics.json")
+    assert str(results) == repr(results) == str(results.to_dict())
+    assert "accuracy" in str(results)
+
+
 @pytest.mark.parametrize(
     ("key", "value"), [("results", []), ("training", {"seconds": 1}), ("rows", 3), ("comparisons", [{"a": "x"}])]
 )

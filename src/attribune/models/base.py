@@ -447,7 +447,7 @@ class ConditionedModel(PreTrainedModel):
             if attribute_ids is None:
                 raise DataError(
                     f"method {self.method_config.name!r} needs attribute_ids: pass schema.encode(rows), or zeros of "
-                    f"shape {(rows, self.schema.slots)} for rows whose attributes are all missing"
+                    f"shape {(rows, self.schema.slots)} for rows without attributes; a Predictor reads rows"
                 )
             check_attribute_ids(attribute_ids, self.slots, rows)
             if self.passes_by_plan and (planned := self.method.planned(attribute_ids, rows)) is not None:

@@ -149,6 +149,8 @@ class RunResults(SavedRecord):
     def __repr__(self) -> str:
         return self.text()
 
+    __str__ = __repr__
+
     def _repr_html_(self) -> str:
         tables = [(caption, table_cells(rows)) for caption, rows in self.tables(note=self._note)]
         verdict = [] if self.verdict is None else self.verdict.sentences()
