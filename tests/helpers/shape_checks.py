@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ _FIRST_CALLS, _ONE_IN = 100, 51
 MODULES = sorted(
     ".".join(file.relative_to(_SOURCE).with_suffix("").parts)
     for package in ("attribune", "attribune_lab")
+    if sys.modules.get(package, ...) is not None  # the lab may be hidden
     for subpackage in _SUBPACKAGES
     for file in (_SOURCE / package / subpackage).glob("*.py")
     if file.stem != "__init__"

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import small_runs
 from fastapi.testclient import TestClient
+from lab_methods import needs_lab
 from trained_runs import TrainedRuns
 
 from attribune import AttributeModel, forget
@@ -94,7 +95,11 @@ def test_a_forgotten_name_is_read_as_an_unknown_one(run: Path, trained_runs: Tra
     ("more", "said"),
     [
         (["--set", "data.window=chunks"], "a text is read at once, behind its values"),
-        (["--backbone", "bilstm"], "values are none of them: choose a pretrained backbone, or write no values"),
+        pytest.param(
+            ["--backbone", "bilstm"],
+            "values are none of them: choose a pretrained backbone, or write no values",
+            marks=needs_lab,
+        ),
         (["--method", "in-text+injector"], "'in-text' is for a plain model"),
         (["--task", "similarity", "--text-pair", "tags", "--label", "look"], "puts more in front of one text"),
         (["--task", "tags", "--label", "tags"], "acts at the point text"),

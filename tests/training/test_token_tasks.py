@@ -17,6 +17,7 @@ import small_runs
 import torch
 from families import BERT_METHODS
 from fastapi.testclient import TestClient
+from lab_methods import needs_lab
 from resumed import assert_resumes_exactly
 from token_tables import ASKED, TAGGED, learned_spans, learned_tags, spans_command, tags_command, write_json_lines
 from trained_runs import TrainedRuns
@@ -197,8 +198,11 @@ KEPT = ("tokens", "plora", *REFUSED)
 @pytest.mark.parametrize(
     "method",
     [
-        pytest.param(name, marks=[] if name in KEPT else pytest.mark.exhaustive)
-        for name in (*BERT_METHODS, "upnn", *BASELINES)
+        *(
+            pytest.param(name, marks=[] if name in KEPT else pytest.mark.exhaustive)
+            for name in (*BERT_METHODS, *BASELINES)
+        ),
+        pytest.param("upnn", marks=needs_lab),
     ],
 )
 @pytest.mark.slow

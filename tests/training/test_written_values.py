@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import small_runs
 from families import tiny_backbone
+from lab_methods import needs_lab
 from trained_runs import TrainedRuns, randomised
 
 from attribune import AttributeModel, ConfigError, InText, Plain, TextInput, enrol, forget, next_texts
@@ -123,11 +124,11 @@ def test_a_run_that_writes_values_is_not_exported(
         ({"data": {"written": ["usr"]}}, "'usr' is not an attribute.*did you mean 'user'"),
         ({"data": {"written": ["user", "user"]}}, "user is named twice"),
         ({"data": {"window": "chunks"}}, "read at once, behind its values.*choose head"),
-        ({"backbone": {"name": "bilstm"}}, "'bilstm'.*choose a pretrained backbone"),
+        pytest.param({"backbone": {"name": "bilstm"}}, "'bilstm'.*choose a pretrained backbone", marks=needs_lab),
         ({"method": "in-text"}, "in-text.*writes the values of all attributes.*leave written"),
         ({"method": "none"}, "none.*reads no attributes"),
         ({"method": "linear"}, "'linear' is a baseline"),
-        ({"method": "history"}, "history.*puts rows of its own in front"),
+        pytest.param({"method": "history"}, "history.*puts rows of its own in front", marks=needs_lab),
         ({"task": "tags", "method": "injector"}, "the task 'tags' scores tokens"),
         ({"task": "similarity", "method": "injector", "data": {"text_pair": "more"}}, "'similarity' compares texts"),
         ({"task": "preference", "method": "injector", "data": {"text_pair": "more"}}, "'preference' compares texts"),

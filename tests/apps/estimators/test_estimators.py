@@ -383,6 +383,7 @@ def test_models_are_selected() -> None:
     assert (weighted.predict_proba(FRAME) - linear().predict_proba(FRAME))[:, 0].min() > 0
 
 
+@needs_lab
 @slow
 def test_an_ordered_categorical_tells_the_order_of_names() -> None:
     names = ["poor", "fair", "good", "great"]
