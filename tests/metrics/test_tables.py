@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from attribune.metrics.bootstrap import Interval
+from attribune.metrics.bootstrap import Interval, PairedResult
 from attribune.metrics.metric import metric_info
 from attribune.metrics.results import Comparison, ResultRow
-from attribune.metrics.tables import comparison_lines, format_interval, markdown_table, text_table
+from attribune.metrics.tables import (
+    comparison_lines,
+    format_difference,
+    format_interval,
+    markdown_table,
+    text_table,
+)
 from attribune.tasks import Aspects, Classification, Generation, Rating, Regression
 
 
@@ -39,6 +45,24 @@ def test_shares_are_per_cent(name):
 )
 def test_other_numbers_have_four_digits(value, expected):
     assert format_interval("rmse", made(*value)) == expected
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "expected"),
+    [
+        ("rmse", (-0.0004, -0.0008, -0.00002), "-0.00040 [-0.00080, -0.00002]"),
+        ("rmse", (-0.04, -0.08, 0), "-0.040 [-0.080, +0.000]"),
+        ("rmse", (-1234.56, -2000, -500.4), "-1235 [-2000, -500]"),
+        ("rmse", (0, 0, 0), "+0.000 [+0.000, +0.000]"),
+        ("accuracy", (0.0004, 0, 0.0008), "+0.0 [+0.0, +0.1]"),
+    ],
+)
+def test_differences_of_small_and_large_units_can_be_read(metric, value, expected):
+    difference, low, high = value
+    pair = {"difference": difference, "low": low, "high": high, "p_value": 0.04, "resamples": 10}
+    assert format_difference(metric, PairedResult(**pair)) == expected
+    line = comparison_lines([Comparison(**pair, metric="rmse", a="x", b="y", part="test")])[0]
+    assert f"rmse: {format_difference('rmse', PairedResult(**pair))}, p" in line
 
 
 def test_markdown_table():

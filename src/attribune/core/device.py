@@ -44,10 +44,16 @@ def named_device(name: str | None) -> torch.device:
 
 
 def check_device(device: torch.device, argument: str) -> None:
-    """Refuse a GPU that is not there by a ConfigError."""
-    count = torch.cuda.device_count()
-    if device.type == "cuda" and (device.index or 0) >= count:
-        raise ConfigError(f"{argument} is '{device}', and torch finds {counted(count, 'GPU')}: give cpu")
+    """Refuse a device that is not there by a ConfigError."""
+    if device.type == "cuda":
+        count = torch.cuda.device_count()
+        if (device.index or 0) >= count:
+            raise ConfigError(f"{argument} is '{device}', and torch finds {counted(count, 'GPU')}: give cpu")
+        return
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, ImportError) as error:
+        raise ConfigError(f"{argument} is '{device}', which PyTorch cannot use here: give cpu") from error
 
 
 _PRECISIONS = ("float32", "bf16")

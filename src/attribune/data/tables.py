@@ -326,7 +326,7 @@ def table_source_name(source: Source) -> str:
     if isinstance(source, str) and source == STDIN:
         return "the standard input"
     if isinstance(source, pa.Table):
-        return "the Arrow table"
+        return "the table"
     return str(source) if isinstance(source, str | Path) else f"the {type(source).__name__}"
 
 

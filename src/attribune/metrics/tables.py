@@ -24,15 +24,31 @@ def format_interval(metric: str, interval: Interval) -> str:
 
 
 def format_difference(metric: str, pair: PairedResult) -> str:
-    """Return `+1.2 [+0.3, +2.1]`: points for accuracies and F1, three decimals for others."""
-    value, low, high = (format_value(metric, number, sign=True) for number in (pair.difference, pair.low, pair.high))
+    """Return `+1.2 [+0.3, +2.1]`: points for accuracies and F1, and mostly three decimals for others.
+
+    Where labels are so small that the interval is narrower than 0.001, two digits of its width are shown, and whole
+    numbers where it is wider than 100.
+    """
+    return _difference(metric, pair, decimals=1 if metric_info(metric).is_share else _decimals_of_width(pair))
+
+
+def _difference(metric: str, pair: PairedResult, *, decimals: int) -> str:
+    scale = metric_info(metric).scale
+    value, low, high = (f"{scale * number:+.{decimals}f}" for number in (pair.difference, pair.low, pair.high))
     return f"{value} [{low}, {high}]"
 
 
-def format_value(metric: str, value: float, *, sign: bool = False) -> str:
-    """Return a value as `format_difference` shows it, with its sign or without."""
+def _decimals_of_width(pair: PairedResult) -> int:
+    width = pair.high - pair.low
+    if width >= 100:
+        return 0
+    return 1 - math.floor(math.log10(width)) if 1e-12 < width < 0.001 else 3
+
+
+def format_value(metric: str, value: float) -> str:
+    """Return a value in per cent for accuracies and F1, with three decimals for others."""
     info = metric_info(metric)
-    return f"{info.scale * value:{'+' if sign else ''}.{1 if info.is_share else 3}f}"
+    return f"{info.scale * value:.{1 if info.is_share else 3}f}"
 
 
 def markdown_table(rows: Sequence[ResultRow]) -> str:
@@ -69,14 +85,13 @@ def comparison_lines(comparisons: Iterable[Comparison]) -> list[str]:
     """Return one line per pair, which says if no difference is shown."""
     lines = []
     for pair in comparisons:
-        info = metric_info(pair.metric)
-        decimals = 2 if info.is_share else 3
-        numbers = (pair.difference, pair.low, pair.high)
-        difference, low, high = (f"{info.scale * number:+.{decimals}f}" for number in numbers)
+        is_share = metric_info(pair.metric).is_share
+        found = _difference(pair.metric, pair, decimals=2 if is_share else _decimals_of_width(pair))
+        difference, ends = found.split(" ", 1)
         lines.append(
             f"{pair.a} against {pair.b}, {pair.part}{pair.part and ' '}{pair.metric}: {difference}"
-            f"{' points' if info.is_share else ''} "
-            f"[{low}, {high}], p = {pair.p_value:.4f}{'' if pair.shows_difference else f': {_not_shown(pair)}'}"
+            f"{' points' if is_share else ''} {ends}, p = {pair.p_value:.4f}"
+            f"{'' if pair.shows_difference else f': {_not_shown(pair)}'}"
         )
     return lines
 
@@ -96,7 +111,7 @@ def could_be_shown(metric: str, pair: PairedResult) -> str:
     is_share = metric_info(metric).is_share
     if is_share and pair.smallest >= 1:
         return "too few rows to show any difference"
-    least = f"{format_value(metric, pair.smallest)}{' points' if is_share else ''}"
+    least = f"{100 * pair.smallest:.1f} points" if is_share else f"{pair.smallest:.{_decimals_of_width(pair)}f}"
     return f"with these rows, a difference of less than about {least} would go unnoticed"
 
 

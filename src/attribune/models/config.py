@@ -217,6 +217,8 @@ def device_of(device_map: torch.device | str | int | Mapping[str, Any] | None) -
     if isinstance(device_map, str) and device_map == "auto":
         return named_device(None)
     name = device_map[""] if isinstance(device_map, Mapping) and list(device_map) == [""] else device_map
+    if isinstance(name, int):
+        name = f"cuda:{name}"  # PyTorch takes a number for a GPU only where there is one
     try:
         device = torch.device("cpu" if name is None else name)  # type: ignore[arg-type]
     except (RuntimeError, TypeError) as error:

@@ -168,12 +168,14 @@ def _unknown_name(name: Any, known: Collection[str], *, what: str) -> str:
 
 
 def _are_texts(given: Any) -> bool:
-    """Whether something is a sequence of texts, some of which may be missing."""
+    """Whether something is a sequence of texts, of which some or all may be missing."""
     if isinstance(given, pd.Series) or (isinstance(given, np.ndarray) and given.ndim == 1):
         given = list(given)
     if not isinstance(given, list | tuple):
         return False
-    return any(isinstance(one, str) for one in given) and not any(isinstance(one, Mapping) for one in given)
+    if any(isinstance(one, Mapping) for one in given):
+        return False
+    return any(isinstance(one, str) for one in given) or (len(given) > 0 and all(map(_is_missing, given)))
 
 
 def _of_each(name: str, value: Any, texts: Any) -> list[Any]:
