@@ -139,7 +139,8 @@ def train(
         folds: K-fold cross-validation: each row gets an out-of-fold prediction, and the model that is saved learns
             from all rows but a tenth, which validates.
         seed: seed of initialisation, batches and split.
-        settings: any setting of the recipe by its path, such as ``{"training.weight_decay": 0.1}``.
+        settings: any setting of the recipe by its path, such as ``{"training.weight_decay": 0.1}``, in place of what
+            an argument says.
         compare: methods to train for comparison, with the same recipe, rows and budget; ``shuffled`` is the same method
             on shuffled attributes, ``ids`` and ``descriptions`` use only this part of the described values.
         baselines: whether to fit the cheap baselines and the majority class beside the model.
