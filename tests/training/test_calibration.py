@@ -120,7 +120,7 @@ def test_the_verdict_says_what_the_temperature_changed(run: RunFolder) -> None:
     assert json.loads((other.path / "model" / "config.json").read_text()).get("calibration_temperature") is None
 
 
-def test_a_run_of_before_predicts_as_before(run: RunFolder, tmp_path: Path) -> None:
+def test_a_run_of_before_predicts_as_before(run: RunFolder) -> None:
     settings = run.read_recipe().model_dump(mode="json")
     del settings["training"]["calibration"], settings["data"]["share_window"]
     read = type(run.read_recipe()).from_dict(settings, saved=True)

@@ -97,7 +97,7 @@ def test_a_new_value_is_learned_with_its_name_written(run: Path, trained_runs: T
 
 @pytest.mark.slow
 def test_the_next_texts_of_a_value_are_read_behind_its_name(
-    run: Path, trained_runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, trained_runs: TrainedRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[list[int]] = []
     pieces = InTextRows.pieces

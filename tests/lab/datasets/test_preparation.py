@@ -310,7 +310,7 @@ class TestLoad:
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
-def test_more_rows_than_a_batch_keep_their_order(prepared: Prepare, tmp_path: Path) -> None:
+def test_more_rows_than_a_batch_keep_their_order(prepared: Prepare) -> None:
     parts = prepared("foodcom-reviews", 12_345).parts()
     assert {part: len(table) for part, table in parts.items()} == {"train": 9877, "validation": 1234, "test": 1234}
     assert sorted(int(text.split(", ")[1]) for table in parts.values() for text in texts(table)) == list(range(12_345))

@@ -278,7 +278,7 @@ class TestHashed:
         assert Hashed().parts([-1, -1], [], [0, 2**64 - 1]).tolist() == [2, 0]
         assert Hashed().parts([0, 1, 2], [], [0, 0, 2**64 - 1]).tolist() == [0, 1, 2]  # what the files say stays
 
-    def test_a_row_keeps_its_part_when_others_are_gone(self, tmp_path: Path, prepared: Prepare) -> None:
+    def test_a_row_keeps_its_part_when_others_are_gone(self, tmp_path: Path) -> None:
         rows = [table_row("airline", number) for number in range(200)]
         found = []
         for kept in (rows, rows[50:]):
