@@ -126,7 +126,7 @@ def test_other_verbs_say_it_too(scored: Callable[..., dict[str, Any]], run: Path
     assert any("64 rows have a text that is among the training texts of the run" in note for note in notes)
 
 
-def test_a_run_is_scored_on_its_own_test_rows(run: Path, table: Path, tmp_path: Path) -> None:
+def test_a_run_is_scored_on_its_own_test_rows(run: Path, table: Path) -> None:
     stored = StoredScores.read(run).parts["test"]
     found = evaluate(run)
     assert found.labelled.numbers.tolist() == stored["rows"].tolist()

@@ -49,7 +49,6 @@ _MODERN_BERT_NORMS = norms("layers.{}", "attn_norm", "mlp_norm", after="final_no
 _GEMMA_NAMES = [f"{place}_{part}_layernorm" for place in ("pre", "post") for part in ("self_attn", "feedforward")]
 _GLM_NAMES = ("post_self_attn_layernorm", "post_mlp_layernorm")
 _OLMO_NAMES = ("post_attention_layernorm", "post_feedforward_layernorm")
-_T5_NAMES = ("layer.0.layer_norm", "layer.1.layer_norm")
 _XL_NAMES = ("attention.self_attn_layer_norm", "LayerNorm")
 _ALBERT_LAYER = "encoder.albert_layer_groups.0.albert_layers.0"
 _OF_FAMILIES: list[tuple[tuple[str, ...], set[str]]] = [

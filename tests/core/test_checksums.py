@@ -84,7 +84,7 @@ def test_an_entry_of_another_type_is_a_difference(folder: Path, entry: object) -
         check_files(folder)
 
 
-def test_a_name_does_not_lead_out_of_the_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_name_does_not_lead_out_of_the_folder(folder: Path) -> None:
     content = json.loads((folder / CHECKSUMS).read_text())
     content["files"]["../config.json"] = content["files"].pop("config.json")
     (folder / CHECKSUMS).write_text(json.dumps(content))

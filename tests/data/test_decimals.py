@@ -142,7 +142,7 @@ def test_an_index_without_a_name_is_kept_and_is_no_attribute(tmp_path: Path) -> 
             read(tmp_path, "t.csv", f"{header}\n1,2,3\n")
 
 
-def test_words_for_no_value_among_numbers_are_missing(tmp_path: Path) -> None:
+def test_words_for_no_value_among_numbers_are_missing() -> None:
     words = ["-", "?", "n/a", "none", "NONE", "--"]
     table = {"age": ["31", *words, "40"], "side": ["left", *words, "right"]}
     schema = Schema.fit(table, [Number("age"), Categorical("side")])

@@ -202,12 +202,6 @@ def test_a_type_can_change_in_a_later_batch(tmp_path: Path) -> None:
     assert (column[0], column[10_001]) == ("0", "x")
 
 
-def test_a_json_file_may_hold_one_list(tmp_path: Path) -> None:
-    rows = [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
-    assert read(tmp_path, "t.json", json.dumps(rows, indent=1)) == {"a": [1, 2], "b": ["x", None]}
-    assert read(tmp_path, "t.json", '{"a": 1}\n{"a": 2}') == {"a": [1, 2]}
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -240,7 +240,7 @@ def test_a_foreign_configuration_of_any_size_is_refused(key: str, size: int, bas
     refused(key, "predict", tmp_path / "none", base / "new.csv", "--output", tmp_path / "out.csv")
 
 
-def test_memory_that_runs_out_is_said(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_runs_out_is_said(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def greedy(*_: object, **__: object) -> int:
         raise MemoryError
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import small_runs
 import torch
+from commands import assert_verbs_run
 from lab_methods import needs_lab
 from scipy import sparse
 from trained_runs import ROWS, TrainedRuns
@@ -26,8 +27,7 @@ from attribune.schema.schema import Revision
 
 
 def trained(runs: TrainedRuns, label: str, *more: str, method: str) -> Path:
-    words = small_runs.train_command(runs.table(ROWS), "", backbone=runs.backbone(), method=method)
-    words[words.index("stars")] = label
+    words = small_runs.train_command(runs.table(ROWS), "", backbone=runs.backbone(), method=method, label=[label])
     return runs.trained([*words, *more, "--no-baselines"])
 
 
@@ -124,19 +124,11 @@ def test_they_train_and_are_read_again(
 
 
 @pytest.mark.slow
-def test_other_verbs_take_them(trained_runs: TrainedRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_verbs_take_them(trained_runs: TrainedRuns, tmp_path: Path) -> None:
     run = trained(trained_runs, "stars", "--task", "classification", method="heads")
     run = trained_runs.copy(run, tmp_path / "run")
-    small_runs.write_csv(tmp_path / "new.csv", small_runs.reviews(9, seed=5))
-    for words in (
-        ["evaluate", str(run), str(tmp_path / "new.csv")],
-        ["predict", str(run), str(tmp_path / "new.csv"), "--output", str(tmp_path / "out.csv")],
-        ["predict", str(run), str(tmp_path / "new.csv"), "--panel", "user", "--output", str(tmp_path / "panel.csv")],
-        ["report", str(run), "--output", str(tmp_path / "page.html")],
-        ["describe", str(run)],
-        ["forget", str(run), "--attribute", "user", "--value", "u1"],
-    ):
-        assert main(words) == 0, capsys.readouterr().err
+    new = small_runs.write_csv(tmp_path / "new.csv", small_runs.reviews(9, seed=5))
+    assert_verbs_run(run, new, tmp_path, ["forget", str(run), "--attribute", "user", "--value", "u1"])
     assert "u1" not in load_run(run)[1].schema["user"].values
 
 
@@ -166,8 +158,8 @@ def test_fits_find_what_values_add(trained_runs: TrainedRuns) -> None:
     rows = small_runs.reviews(240, seed=9, users=6)
     for row in rows:
         row["price"] = f"{shift[row['user']] + generator.normal(scale=0.2):.3f}"
-    words = small_runs.train_command(trained_runs.table(rows), "", backbone=trained_runs.backbone(), method="intercept")
-    words[words.index("stars")] = "price"
+    table, backbone = trained_runs.table(rows), trained_runs.backbone()
+    words = small_runs.train_command(table, "", backbone=backbone, method="intercept", label=["price"])
     run = trained_runs.trained([*words, "--task", "regression", "--no-baselines"])
     predictor: Predictor = load_run(run)[1]
     told = predictor.predict({"text": ["great film"] * 6, "user": list(shift)})["prediction"]

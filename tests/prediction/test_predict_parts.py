@@ -235,7 +235,7 @@ def test_ctrl_c_keeps_parts_and_says_so(
 
 
 @pytest.mark.parametrize("rows", [1, 10, 48, 97, 98])
-def test_parts_are_exact_and_the_last_is_known(tmp_path: Path, files: list[Path], rows: int) -> None:
+def test_parts_are_exact_and_the_last_is_known(files: list[Path], rows: int) -> None:
     job = Job(run="", backbone=None, files=(str(files[0]),), part_rows=rows, output="")
     parts = list(read_parts(job, 1, done=()))
     assert [len(part.rows) for part in parts[:-1]] == [rows] * (len(parts) - 1)

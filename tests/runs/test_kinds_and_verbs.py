@@ -86,15 +86,15 @@ def written(count: int, *, seed: int) -> Rows:
 
 
 def pairs_of_texts(runs: TrainedRuns) -> Path:
-    words = small_runs.train_command(runs.table(two_texts(90, seed=3)), Path(), backbone=runs.backbone())
-    words[words.index("--text") + 1 : words.index("--label")] = ["one", "--text-pair", "two"]
+    table, texts = runs.table(two_texts(90, seed=3)), ("one", "--text-pair", "two")
+    words = small_runs.train_command(table, Path(), backbone=runs.backbone(), text=texts)
     return runs.trained([*words, "--no-baselines"])
 
 
 def writing(runs: TrainedRuns) -> Path:
     backbone = runs.backbone("llama", is_generative=True)
-    words = small_runs.train_command(runs.table(written(90, seed=3)), Path(), backbone=backbone)
-    words[words.index("--label") : words.index("--attributes")] = ["--prompt", "ask", "--task", "generation"]
+    texts = ("text", "--prompt", "ask", "--task", "generation")
+    words = small_runs.train_command(runs.table(written(90, seed=3)), Path(), backbone=backbone, text=texts, label=())
     return runs.trained([*words, "--no-baselines"])
 
 

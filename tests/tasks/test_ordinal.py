@@ -141,8 +141,7 @@ def words(trained_runs: TrainedRuns, tmp_path: Path) -> Words:
 
     def make(method: str, *more: str, backbone: str | None = None, baselines: bool = False) -> list[str]:
         table, place = trained_runs.table(small_runs.reviews(80, seed=2)), backbone or trained_runs.backbone()
-        command = small_runs.train_command(table, tmp_path / "run", backbone=place, method=method)
-        command[command.index("stars")] = "look"
+        command = small_runs.train_command(table, tmp_path / "run", backbone=place, method=method, label=["look"])
         return [*command, *more, "--task", "ordinal", *(() if baselines else ("--no-baselines",))]
 
     return make

@@ -93,14 +93,7 @@ def test_a_predictor_needs_only_the_run_of_a_baseline(folder: Path, tmp_path: Pa
         assert predictor.predict("so good", user="u1")["prediction"] in ("0", "1")
 
 
-def test_texts_that_fit_have_no_baseline_of_whole_texts(trained_runs: TrainedRuns) -> None:
-    scored = RunFolder(trained_runs("injector")).read_results().models
-    assert [one.name for one in scored if one.name.startswith("linear")] == ["linear", "linear, text only"]
-
-
-def test_a_baseline_that_cannot_be_fitted_does_not_end_the_training(
-    folder: Path, trained_runs: TrainedRuns, tmp_path: Path
-) -> None:
+def test_a_baseline_that_cannot_be_fitted_does_not_end_the_training(trained_runs: TrainedRuns, tmp_path: Path) -> None:
     """Texts of signs alone, which are read as tokens and not as words."""
     table = pd.DataFrame(small_runs.reviews(80))
     table["text"] = [("\U0001f600 " if place % 2 else "\U0001f622 ") * (place + 1) for place in range(len(table))]

@@ -294,6 +294,7 @@ NEW = pd.DataFrame(small_runs.reviews(12, seed=1))
 
 def trained(
     folder: Path,
+    backbone: Path,
     rows: pd.DataFrame = ROWS,
     *,
     reporter: Reporter | None = None,
@@ -301,16 +302,14 @@ def trained(
     **settings: Any,
 ) -> RunFolder:
     given: dict[str, Any] = {"text": "text", "label": "stars", "attributes": ["user"], "max_length": 32}
-    given |= {"backbone": folder.parent / "backbone", "method": "pln", "epochs": 0.2, **(options or {})}
+    given |= {"backbone": backbone, "method": "pln", "epochs": 0.2, **(options or {})}
     train(rows, folder, settings={"training.precision": "float32", **settings}, reporter=reporter, **given)
     return RunFolder(folder)
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    folder = tmp_path_factory.mktemp("blended")
-    small_runs.save_backbone(folder / "backbone")
-    return trained(folder / "run")
+def run(tmp_path_factory: pytest.TempPathFactory, backbone: Path) -> RunFolder:
+    return trained(tmp_path_factory.mktemp("blended") / "run", backbone)
 
 
 @pytest.fixture
@@ -397,10 +396,9 @@ LONG = ROWS.assign(
     ids=str,
 )
 def test_trees_count_where_they_see_what_the_others_do_not(
-    run: RunFolder, tmp_path: Path, options: dict[str, Any]
+    backbone: Path, tmp_path: Path, options: dict[str, Any]
 ) -> None:
-    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
-    other = trained(tmp_path / "run", LONG, options={"baselines": False, **options})
+    other = trained(tmp_path / "run", backbone, LONG, options={"baselines": False, **options})
     blend, results = Predictor.from_pretrained(other.path).blend, other.read_results()
     assert blend.trees is not None, "repeated words say little of how long a text is"
     assert blend.weights == results.training.blend
@@ -416,12 +414,13 @@ def test_trees_count_where_they_see_what_the_others_do_not(
 
 @pytest.mark.parametrize(("rows", "outputs"), [(100, 20), (20_000, 1)])
 def test_many_rows_and_classes_have_a_linear_model_alone(
-    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, outputs: int
+    backbone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, outputs: int
 ) -> None:
     monkeypatch.setattr("attribune.training.blending._TREES_ROWS", rows)
     monkeypatch.setattr("attribune.training.blending._TREES_OUTPUTS", outputs)
-    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
-    other = trained(tmp_path / "run", ROWS[:300], options={"baselines": False}, **{"training.blend": "always"})
+    other = trained(
+        tmp_path / "run", backbone, ROWS[:300], options={"baselines": False}, **{"training.blend": "always"}
+    )
     blend = Predictor.from_pretrained(other.path).blend
     assert blend.trees is None
     assert blend.linear_weight > 0
@@ -486,9 +485,10 @@ def test_an_export_says_that_it_is_of_the_network_alone(run: RunFolder, tmp_path
     assert done.description.endswith("of the network alone: predictions of the run also count simple models beside it")
 
 
-def test_a_network_that_reads_no_attributes_has_a_linear_model_that_reads_none(run: RunFolder, tmp_path: Path) -> None:
-    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
-    other = trained(tmp_path / "run", **{"method.name": "adapter", "training.blend": "always"})
+def test_a_network_that_reads_no_attributes_has_a_linear_model_that_reads_none(
+    run: RunFolder, backbone: Path, tmp_path: Path
+) -> None:
+    other = trained(tmp_path / "run", backbone, **{"method.name": "adapter", "training.blend": "always"})
     predictor = Predictor.from_pretrained(other.path)
     assert len(predictor.blend.features.schema) == 0
     assert predictor.predict("great film")["prediction"] in ("good", "bad")
@@ -520,11 +520,10 @@ FEW = ROWS[:300].assign(
     ],
 )
 def test_where_it_is_asked_for_and_cannot_be_it_is_said_why(
-    run: RunFolder, tmp_path: Path, options: dict[str, Any], reason: str, words: str
+    backbone: Path, tmp_path: Path, options: dict[str, Any], reason: str, words: str
 ) -> None:
-    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
     notes = Notes()
-    other = trained(tmp_path / "run", FEW, reporter=notes, options=options, **{"training.blend": "always"})
+    other = trained(tmp_path / "run", backbone, FEW, reporter=notes, options=options, **{"training.blend": "always"})
     results = other.read_results()
     (found,) = (one for one in results.findings if one.code == "blend-not-possible")
     assert found.values["reason"] == reason
@@ -536,12 +535,11 @@ def test_where_it_is_asked_for_and_cannot_be_it_is_said_why(
 
 
 def test_where_it_is_not_asked_for_the_log_alone_has_why(
-    run: RunFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    backbone: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
     notes = Notes()
     with caplog.at_level(logging.INFO, logger="attribune"):
-        other = trained(tmp_path / "run", FEW, reporter=notes)
+        other = trained(tmp_path / "run", backbone, FEW, reporter=notes)
     assert "no model counts beside the network: few-rows (30 of at least 50)" in caplog.text
     assert not any("counts beside" in one for one in notes.lines)
     assert "blend-not-possible" not in {one.code for one in other.read_results().findings}
@@ -561,10 +559,9 @@ def test_a_gain_is_over_what_would_be_used_otherwise(is_calibrated: bool) -> Non
     assert not replace(gain, difference=float("nan")).is_better
 
 
-def test_a_run_that_is_continued_keeps_its_simple_models(run: RunFolder, tmp_path: Path) -> None:
-    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
+def test_a_run_that_is_continued_keeps_its_simple_models(run: RunFolder, backbone: Path, tmp_path: Path) -> None:
     notes, transfer = Notes(), {"transfer.run": str(run.path), "transfer.frozen": False, "transfer.full_model": True}
-    other = trained(tmp_path / "run", FEW, reporter=notes, **transfer)
+    other = trained(tmp_path / "run", backbone, FEW, reporter=notes, **transfer)
     before, after = (Predictor.from_pretrained(one.path).blend for one in (run, other))
     assert after.features.words == before.features.words
     np.testing.assert_array_equal(after.bias, before.bias)
@@ -573,16 +570,14 @@ def test_a_run_that_is_continued_keeps_its_simple_models(run: RunFolder, tmp_pat
     assert f"what counts beside the network is that of {run.path}, and has not read the new rows" in notes.lines
 
 
-def test_methods_are_compared_with_the_same_beside_them(run: RunFolder, tmp_path: Path) -> None:
+def test_methods_are_compared_with_the_same_beside_them(backbone: Path, tmp_path: Path) -> None:
     """So that what simple models add is not taken for what the attributes do."""
-    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
-    other = trained(tmp_path / "run", options={"compare": "none"}, **{"training.blend": "always"})
+    other = trained(tmp_path / "run", backbone, options={"compare": "none"}, **{"training.blend": "always"})
     assert (other.path / "compare" / "none" / "model" / "blend.json").is_file()
 
 
 @pytest.mark.parametrize("settings", [{"training.blend": "never"}, {"data.shuffled": True}])
-def test_nothing_is_blended(run: RunFolder, tmp_path: Path, settings: dict[str, Any]) -> None:
-    (tmp_path / "backbone").symlink_to(run.path.parent / "backbone")
-    other = trained(tmp_path / "run", **settings)
+def test_nothing_is_blended(backbone: Path, tmp_path: Path, settings: dict[str, Any]) -> None:
+    other = trained(tmp_path / "run", backbone, **settings)
     assert not (other.model / "blend.json").exists()
     assert "blended-with-linear" not in {one.code for one in other.read_results().findings}

@@ -72,12 +72,11 @@ def test_what_has_no_probabilities_has_no_temperature() -> None:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def run(tmp_path_factory: pytest.TempPathFactory, backbone: Path) -> RunFolder:
     folder = tmp_path_factory.mktemp("probabilities-calibrated")
-    small_runs.save_backbone(folder / "backbone")
     table = pd.DataFrame(small_runs.reviews(200))
     options: dict[str, Any] = {"text": "text", "label": "stars", "attributes": ["user"], "max_length": 32}
-    options |= {"backbone": folder / "backbone", "method": "pln", "epochs": 2, "learning_rate": 0.01}
+    options |= {"backbone": backbone, "method": "pln", "epochs": 2, "learning_rate": 0.01}
     float32 = {"training.precision": "float32"}
     train(table, folder / "run", settings=float32, **options)
     train(table, folder / "raw", settings={**float32, "training.calibration": False}, baselines=False, **options)
@@ -121,7 +120,7 @@ def test_the_verdict_says_what_the_temperature_changed(run: RunFolder) -> None:
     assert json.loads((other.path / "model" / "config.json").read_text()).get("calibration_temperature") is None
 
 
-def test_a_run_of_before_predicts_as_before(run: RunFolder, tmp_path: Path) -> None:
+def test_a_run_of_before_predicts_as_before(run: RunFolder) -> None:
     settings = run.read_recipe().model_dump(mode="json")
     del settings["training"]["calibration"], settings["data"]["share_window"]
     read = type(run.read_recipe()).from_dict(settings, saved=True)

@@ -28,13 +28,6 @@ ROWS = pd.DataFrame(small_runs.reviews(240))
 COLUMNS: dict[str, Any] = {"text": "text", "label": "stars", "attributes": ["user"]}
 
 
-@pytest.fixture(scope="module")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("folds") / "backbone"
-    small_runs.save_backbone(folder)
-    return folder
-
-
 def trained(folder: Path, backbone: Path | None, rows: Any = ROWS, **options: Any) -> RunFolder:
     """Train a small network, or without a backbone a linear model."""
     network = {"max_length": 32, "method": "pln", "epochs": 1, "backbone": backbone}
@@ -46,8 +39,8 @@ def trained(folder: Path, backbone: Path | None, rows: Any = ROWS, **options: An
 
 
 @pytest.fixture(scope="module")
-def run(backbone: Path) -> RunFolder:
-    return trained(backbone.parent / "run", backbone, folds=3, compare=["adapter"])
+def run(backbone: Path, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return trained(tmp_path_factory.mktemp("folds") / "run", backbone, folds=3, compare=["adapter"])
 
 
 @pytest.mark.parametrize("column", [None, "user"])

@@ -261,7 +261,7 @@ def test_commands_that_do_not_fit(folder: Path, fails: Callable[..., str]) -> No
     assert not output.exists()
 
 
-def test_a_recipe_of_judgements_loses_what_was_dropped(folder: Path, tmp_path: Path) -> None:
+def test_a_recipe_of_judgements_loses_what_was_dropped(tmp_path: Path) -> None:
     """Judges differ among the rows of a text: they, what describes them, and their names as answers."""
     rows = [
         {"text": f"text {number // 3}", "answer": ["None", "mild"][number % 2], "judge": f"j{number % 3}", "site": "x"}

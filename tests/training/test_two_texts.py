@@ -50,9 +50,8 @@ def moods(count: int = 90) -> Rows:
 
 
 def pairs_command(data: Path, run: Path, *words: str, backbone: Path, method: str = "none") -> list[str]:
-    given = small_runs.train_command(data, run, backbone=backbone, method=method)
-    place = given.index("--text") + 1
-    return [*given[:place], "one", "--text-pair", "two", *given[place + 1 :], *words]
+    texts = ("one", "--text-pair", "two")
+    return [*small_runs.train_command(data, run, backbone=backbone, method=method, text=texts), *words]
 
 
 MOODS, PREFERRED = moods(), preferences(120)

@@ -15,7 +15,6 @@ from lab_methods import needs_lab
 from trained_runs import TrainedRuns, randomised
 
 from attribune import AttributeModel, ConfigError, InText, Plain, TextInput, enrol, forget, next_texts
-from attribune.apps.cli import main
 from attribune.data.readers.in_text import InTextRows
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
@@ -98,7 +97,7 @@ def test_a_new_value_is_learned_with_its_name_written(run: Path, trained_runs: T
 
 @pytest.mark.slow
 def test_the_next_texts_of_a_value_are_read_behind_its_name(
-    run: Path, trained_runs: TrainedRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, trained_runs: TrainedRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[list[int]] = []
     pieces = InTextRows.pieces
@@ -108,14 +107,6 @@ def test_the_next_texts_of_a_value_are_read_behind_its_name(
     found = next_texts(copy, texts, attribute="user", value="n50")
     assert len({one.text for one in found}) == len(found) == 2
     assert {tuple(ids[:4]) for ids in read} == {tuple(load_run(copy)[1].model.tokenizer("user: n50")["input_ids"][:4])}
-
-
-@pytest.mark.slow
-def test_a_run_that_writes_values_is_not_exported(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["export", str(run), "--output", str(tmp_path / "out")]) == 1
-    assert "writes values in front of a text, which no other program does" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_rows_of_a_value_known_by_its_description_are_not_lost_in_silence(run: P
     assert [(one.value, one.rows) for one in found.values] == [("later", 1), ("stranger", 1)]
 
 
-def test_a_value_described_in_training_is_the_one_that_is_enrolled(run: Path, folder: Path, tmp_path: Path) -> None:
+def test_a_value_described_in_training_is_the_one_that_is_enrolled(run: Path, tmp_path: Path) -> None:
     table = load_run(run)[1].model.method.tables[0]  # type: ignore[union-attr]
     assert not table[0].any()
     later = next(one for one in users([*USERS, "later"]) if one["user"] == "later")
@@ -344,7 +344,7 @@ def test_a_method_without_vectors_is_refused_before_anything_is_read(
 
 
 @pytest.mark.exhaustive
-def test_training_goes_on_with_values_that_are_described_now(run: Path, folder: Path, tmp_path: Path) -> None:
+def test_training_goes_on_with_values_that_are_described_now(run: Path, tmp_path: Path) -> None:
     """New values are read as those of the first training, and one without rows is what its description says."""
     more = small_runs.write_csv(tmp_path / "more.csv", small_runs.reviews(60, seed=9, users=8))
     described_rows = [*users([*USERS, "later"]), *users(["u7", "new1"], seed=2)]

@@ -116,7 +116,7 @@ def test_a_new_child_is_learned_beside_its_parent(run: Any, trained_runs: Traine
         next_texts(folder, new, attribute=NAME, value="A > new", count=1)
 
 
-def test_estimators_read_its_columns(trained_runs: TrainedRuns) -> None:
+def test_estimators_read_its_columns() -> None:
     table = pd.DataFrame(NESTED)
     model = AttributeClassifier(text="text", attributes=[Hierarchy(["shop", "user"])], method="linear")
     model.fit(table, table["stars"])

@@ -218,7 +218,7 @@ def test_mistakes_are_told(words: list[str], said: str, run: Path, address: str)
 @browser.needs_browser
 @pytest.mark.parametrize("size", browser.SIZES)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_in_a_browser(size: str, dark: bool, address: str, client: httpx.Client, tmp_path: Path) -> None:
+def test_in_a_browser(size: str, dark: bool, address: str, tmp_path: Path) -> None:
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import WebDriverWait
 

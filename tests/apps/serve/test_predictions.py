@@ -73,9 +73,7 @@ def test_requests_at_once_get_their_own_answers(client: TestClient, predicted: d
         assert all(pool.map(ask, jobs))
 
 
-def test_one_thread_loads_and_asks(
-    runs: Path, predicted: dict[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_thread_loads_and_asks(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second one that computes would take a third of the throughput."""
     threads, score = set(), Predictor.score
 

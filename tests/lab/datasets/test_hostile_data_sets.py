@@ -14,7 +14,6 @@ import pytest
 from published import (
     aspects,
     beer_review,
-    book_review,
     csv_text,
     interaction,
     json_text,
@@ -67,35 +66,11 @@ BAD_ROWS: dict[str, tuple[str, str, int, list[str]]] = {  # set, content, rows t
         ["line 1234: not JSON (", "write one whole object"],
     ),
     "a list": ("beer", in_line(7, "[1, 2]\n", REVIEWS[:40]), 39, ["line 7: not an object ('[1, 2]'): write one {...}"]),
-    "half a character": (
-        "beer",
-        in_line(9, json_text([beer_review(review_text=text_of(40, "\ud800"))]), REVIEWS[:40]),
-        39,
-        ["line 9: half of a character pair (", "which is not text: correct the row"],
-    ),
-    "book reviews with one id": (
-        "good",
-        json_text(book_review(review_id=f"r{i % 39}", has_spoiler=i % 2 == 0) for i in range(40)),
-        39,
-        ["line 40: the same review stands twice ('r0', first in ", "line 1): remove one of the rows"],
-    ),
-    "recipes with one id": (
-        "food",
-        csv_text([recipe(id=i % 39, minutes=9 + i, description="") for i in range(40)]),
-        39,
-        ["line 41: the same recipe stands twice ('0', first in ", "line 2): remove one"],
-    ),
     "two reviews of a recipe": (
         "foodcom-reviews",
         csv_text([interaction(user_id=i % 39, rating=1 + i % 5, review=f"Made it, {i}") for i in range(40)]),
         39,
         ["line 41: the same review stands twice (('0', '30081'), first in ", "remove one"],
-    ),
-    "two reviews of a product": (
-        "amazon-instruments",
-        csv_text([*SHOP, shop_review(asin=7)]),
-        40,
-        ["line 42: the same review stands twice (('A2IBPI20UZIR0U', '7'), first in ", "line 9): remove one"],
     ),
     "too few fields": (
         "amazon-instruments",

@@ -18,7 +18,6 @@ from attribune.apps.cli import main
 from attribune.errors import ConfigError, DataError
 from attribune.runs.recipe import Recipe
 from attribune_lab.datasets.preparation import prepare
-from attribune_lab.datasets.prepared import load_prepared
 from attribune_lab.datasets.readers.preferences import PersonalLLM
 from attribune_lab.datasets.row_log import Row, RowLog
 from attribune_lab.datasets.sets import CARDS, find_card
@@ -148,19 +147,9 @@ class TestPrism:
         with pytest.raises(DataError, match=r"survey\.jsonl, line 2: the same user_id stands twice"):
             self.read(tmp_path, *conversation(1), people=twice)
 
-    def test_a_conversation_is_in_one_part_and_participants_are_a_table(self, tmp_path: Path) -> None:
-        source = write_source(tmp_path / "source", "prism", 600)
-        done = prepare(find_card("prism"), source=source, output=tmp_path / "out", partial=True)
-        parts = load_prepared(tmp_path / "out").parts()
-        openings = [
-            {text.partition("\n")[0].partition(",")[0] for text in part["prompt"].to_pylist()}
-            for part in parts.values()
-        ]
-        assert all(openings)
-        assert sum(map(len, openings)) == len(set.union(*openings)) == 300
-        names = ["prompt", "text", "text_pair", "preferred", "user", "conversation_type"]
-        assert parts["train"].column_names == names
-        assert done.manifest["prompt"] is True
+    def test_participants_are_a_table(self, tmp_path: Path) -> None:
+        source = write_source(tmp_path / "source", "prism", 60)
+        prepare(find_card("prism"), source=source, output=tmp_path / "out", partial=True)
         table = pq.read_table(tmp_path / "out" / "user-values.parquet").to_pylist()
         assert [row.pop("user") for row in sorted(table, key=lambda row: str(row["user"]))] == [
             f"user{number}" for number in range(7)
@@ -269,12 +258,3 @@ class TestPersonalLLM:
         known: dict[str, Any] = {"models": {"a": (0.0, 1.0)}, "users": 2, "concentration": 0.1, "asked": 1}
         with pytest.raises(ConfigError, match=message):
             PersonalLLM(**(known | changes))
-
-    def test_a_prompt_is_in_one_part(self, tmp_path: Path) -> None:
-        source = write_source(tmp_path / "source", "personalllm", 600)
-        prepare(find_card("personalllm"), source=source, output=tmp_path / "out", partial=True)
-        parts = load_prepared(tmp_path / "out").parts().values()
-        prompts = [set(part["prompt"].to_pylist()) for part in parts]
-        assert all(prompts)
-        assert sum(map(len, prompts)) == len(set.union(*prompts)) == 120
-        assert next(iter(parts)).column_names == ["prompt", "text", "text_pair", "preferred", "user"]

@@ -123,6 +123,9 @@ class TestEverySet:
         assert sorted(chain.from_iterable(places)) == list(range(len(source)))  # each row once, in one part
         assert all(part and part == sorted(part) for part in places)
         group = getattr(CARDS[name].split, "group", None)  # is not kept, nor what describes values
+        if group is not None:
+            groups = [{source[place][1][group] for place in part if source[place][0] is None} for part in places]
+            assert sum(map(len, groups)) == len(set.union(*groups)), "each is in one part"
         apart = {group, *chain.from_iterable(CARDS[name].values.values())} - {*CARDS[name].texts}
         kept = [{"text": ""} | row for table in parts.values() for row in table.to_pylist()]
         read = [{key: value for key, value in row.items() if key not in apart} for _, row in source]
@@ -307,7 +310,7 @@ class TestLoad:
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
-def test_more_rows_than_a_batch_keep_their_order(prepared: Prepare, tmp_path: Path) -> None:
+def test_more_rows_than_a_batch_keep_their_order(prepared: Prepare) -> None:
     parts = prepared("foodcom-reviews", 12_345).parts()
     assert {part: len(table) for part, table in parts.items()} == {"train": 9877, "validation": 1234, "test": 1234}
     assert sorted(int(text.split(", ")[1]) for table in parts.values() for text in texts(table)) == list(range(12_345))

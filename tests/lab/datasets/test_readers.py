@@ -285,6 +285,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("food", {}, r"the same recipe stands twice \('1', first in .*RAW_recipes\.csv, line 2\)"),
     *(("foodcom-reviews", {"rating": x}, rf"rating is not a rating from 0 to 5 \('{x}'\)") for x in ("6", "-1", "4.5")),
     ("foodcom-reviews", {"rating": ""}, "rating is not a rating from 0 to 5"),
+    ("good", {}, r"the same review stands twice \('.*', first in .*line 1\)"),
     ("good", {"has_spoiler": "true"}, f"has_spoiler {BOOK}"),
     ("good", {"has_spoiler": None}, f"has_spoiler {BOOK}"),
     ("good", {"rating": 6}, f"rating {BOOK}"),

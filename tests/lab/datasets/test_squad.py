@@ -60,17 +60,6 @@ def test_questions_without_an_answer_are_those_of_the_second_version(tmp_path: P
     assert sum(label == () for label in labels) == 7  # of twenty, every third
 
 
-def test_an_article_is_in_one_part(tmp_path: Path) -> None:
-    write_source(tmp_path, "squad", 600)
-    made = prepare(CARDS["squad"], source=tmp_path, output=tmp_path / "out", partial=True)
-    articles = {
-        part: {int(text.split()[2].strip("?")) % 20 for text in table["text"].to_pylist()}
-        for part, table in made.parts().items()
-    }
-    assert articles["validation"]
-    assert not articles["train"] & articles["validation"]
-
-
 def test_paragraphs_without_places_continue_the_training_file(source: Path) -> None:
     known = squad_question(3)
     lines = [

@@ -251,7 +251,7 @@ def test_both_texts_of_a_pair_are_read(tmp_path: Path) -> None:
     assert predictor.predict({"a": ["red one"] * 2, "b": ["red", "blue"]})["prediction"] == ["yes", "no"]
 
 
-def test_attributes_are_features_and_unknown_ones_are_none(table: Path, run: Path) -> None:
+def test_attributes_are_features_and_unknown_ones_are_none(run: Path) -> None:
     _, predictor = load_run(run)
     assert Predictor.from_pretrained(run).text_input == predictor.text_input
     texts = [row["text"] for row in ROWS[:30]]

@@ -204,7 +204,7 @@ def test_a_continued_training_keeps_the_words_of_its_vectors(folder: Path, tmp_p
     assert "zebra" not in words
 
 
-def test_a_table_whose_words_never_repeat_is_refused(folder: Path, tmp_path: Path, fails: Fails) -> None:
+def test_a_table_whose_words_never_repeat_is_refused(tmp_path: Path, fails: Fails) -> None:
     small_runs.write_csv(tmp_path / "rows.csv", [row | {"text": f"w{n} x{n}"} for n, row in enumerate(ROWS)])
     assert "occurs twice" in fails(*command(tmp_path, tmp_path / "run"))
 
@@ -248,7 +248,7 @@ def test_words_are_counted_as_they_are_read(text: str, tmp_path: Path) -> None:
         assert not {0, 1}.intersection(ids), "a word of the training rows is padding, or unknown"
 
 
-def test_the_tokenizer_is_that_of_the_vocabulary(tmp_path: Path) -> None:
+def test_the_tokenizer_is_that_of_the_vocabulary() -> None:
     texts = ["Great, GREAT book_s!", "naïve 3.5 stars… don't", "", "  \t ", "x" * 5000]
     words = list(tokenized_words(texts))
     vocabulary = WordVocabulary.fit([*words, *words], limit=100)
@@ -266,7 +266,7 @@ def test_a_method_that_needs_options_of_the_backbone_sets_them(folder: Path, tmp
     assert load_model(run).config.text_config.options["input_vectors"] == 1  # there is one attribute
 
 
-def test_the_mark_of_tokenized_sentences_is_no_word(folder: Path, tmp_path: Path) -> None:
+def test_the_mark_of_tokenized_sentences_is_no_word(tmp_path: Path) -> None:
     """Flat backbones leave it out, hierarchical ones end a sentence there."""
     vocabulary = WordVocabulary(("a", "film", "good", "."))
     flat = word_tokenizer(vocabulary, tokenization="whitespace")
