@@ -88,6 +88,29 @@ def test_labels_that_are_not_on_the_scale_are_left_out(task: dict[str, Any], wro
     assert sum(len(part.rows) for part in prepared.splits.values()) == 59
 
 
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ({"kind": "ordinal"}, r"'high' \(30, .*levels with names are given in their order by .*'task.classes'"),
+        ({"kind": "ordinal", "classes": ["Low", "High"]}, "the classes are 'Low', 'High'"),
+        ({"kind": "ordinal", "classes": ["0", "low", "high"]}, r"the ratings \['low', 'high'\] are not numbers"),
+    ],
+)
+def test_labels_that_are_all_outside_the_scale_are_told_what_it_is(task: dict[str, Any], said: str) -> None:
+    settings = {"train": "rows", "text": "text", "label": "answer", "attributes": ["user"]}
+    with pytest.raises((DataError, ConfigError), match=said):
+        prepare(DataPlan.of(Recipe.from_dict({"data": settings, "task": task})), with_labels(["low", "high"] * 30))
+
+
+@pytest.mark.parametrize("classes", [[False, True], ["FALSE", "TRUE"]])
+@pytest.mark.parametrize("labels", [["True", "False"], [True, False]])
+def test_booleans_are_classes_however_they_are_written(classes: list[Any], labels: list[Any]) -> None:
+    settings = {"train": "rows", "text": "text", "label": "answer", "attributes": ["user"]}
+    recipe = Recipe.from_dict({"data": settings, "task": {"kind": "classification", "classes": classes}})
+    prepared = prepare(DataPlan.of(recipe), with_labels(labels * 30))
+    assert set(prepared.splits["train"].labels.tolist()) == {0, 1}
+
+
 def test_the_rows_of_classes_are_said_and_those_of_tiny_ones() -> None:
     labels = ["None", *(["Yes", "No"][row % 2] for row in range(59))]
     prepared = prepare(DataPlan.of(recipe()), with_labels(labels))
