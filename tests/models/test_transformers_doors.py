@@ -125,6 +125,8 @@ def test_the_pipeline_refuses_what_has_no_classes(backbone: Path) -> None:
         ({"devicemap": "cpu"}, "did you mean device_map"),
         ({"device_map": {"a": 0, "b": 1}}, "not spread over several"),
         ({"device_map": "cuda:99"}, r"device_map is 'cuda:99', and torch finds \d+ GPU"),
+        ({"device_map": "xpu:99"}, r"device_map is 'xpu:99', and torch finds \d+ GPU"),
+        ({"device_map": "vulkan"}, r"device_map is 'vulkan', and torch finds 0 GPUs"),
         ({"load_in_4bit": True}, "give quantization_config"),
         ({"quantization_config": Plain()}, "quantization_config is Plain: .* there is none here"),
     ],

@@ -45,9 +45,12 @@ def named_device(name: str | None) -> torch.device:
 
 def check_device(device: torch.device, argument: str) -> None:
     """Refuse a GPU that is not there by a ConfigError."""
-    count = torch.cuda.device_count()
-    if device.type == "cuda" and (device.index or 0) >= count:
-        raise ConfigError(f"{argument} is '{device}', and torch finds {counted(count, 'GPU')}: give cpu")
+    if device.type in ("cpu", "meta"):
+        return
+    backend: Any = getattr(torch, device.type, None)
+    count = backend.device_count() if hasattr(backend, "device_count") else 0
+    if (device.index or 0) >= count:
+        raise ConfigError(f"{argument} is '{device}', and torch finds {counted(count, 'GPU')} of this type: give cpu")
 
 
 _PRECISIONS = ("float32", "bf16")
