@@ -81,7 +81,7 @@ def test_labels_that_are_no_class_are_counted_and_named() -> None:
 def test_labels_that_are_not_on_the_scale_are_left_out(task: dict[str, Any], wrong: str) -> None:
     labels = [str(row % 3 + 1) for row in range(58)] + [wrong, "3.0"]
     settings = {"train": "rows", "text": "text", "label": "answer", "attributes": ["user"]}
-    with pytest.raises(DataError, match=f"1 of 60 rows .*'{wrong}' .1, first in row 59.: .*bad_labels='drop'"):
+    with pytest.raises(DataError, match=f"1 of 60 rows .*'{wrong}' .1, first in row 59.[:;] .*bad_labels='drop'"):
         prepare(DataPlan.of(Recipe.from_dict({"data": settings, "task": task})), with_labels(labels))
     dropping = Recipe.from_dict({"data": {**settings, "bad_labels": "drop"}, "task": task})
     prepared = prepare(DataPlan.of(dropping), with_labels(labels))
@@ -91,7 +91,10 @@ def test_labels_that_are_not_on_the_scale_are_left_out(task: dict[str, Any], wro
 @pytest.mark.parametrize(
     ("task", "said"),
     [
-        ({"kind": "ordinal"}, r"'high' \(30, .*levels with names are given in their order by .*'task.classes'"),
+        (
+            {"kind": "ordinal"},
+            r"'high' \(30, .*name levels in their order with .*task.classes.*, or name another label",
+        ),
         ({"kind": "ordinal", "classes": ["Low", "High"]}, "the classes are 'Low', 'High'"),
         ({"kind": "ordinal", "classes": ["0", "low", "high"]}, r"the ratings \['low', 'high'\] are not numbers"),
     ],

@@ -100,6 +100,11 @@ class LabelCodec:
         """Which labels there may be, behind a list of those that are outside the scale; by default nothing."""
         return ""
 
+    @property
+    def scale_cure(self) -> str:
+        """What to do where all labels are outside the scale."""
+        return "name another label column, or choose another task, such as classification"
+
     def counts(self, labels: Array) -> dict[str, int]:
         """Count the rows of each class, of encoded labels; empty where a row has no class of its own."""
         return {}
@@ -366,10 +371,10 @@ class Number(Level):
         return outside_of(columns[0], missing=self.missing, known=self.classes or None, as_numbers=True)
 
     @property
-    def scale_words(self) -> str:
-        """Which numbers are given, or how names are."""
-        names = as_argument("task.classes", ["low", "high"])
-        return super().scale_words or f"; levels with names are given in their order by {names}"
+    def scale_cure(self) -> str:
+        """How levels are named, unless numbers are given."""
+        levels = f"name levels in their order with {as_argument('task.classes', ['low', 'high'])}, or "
+        return f"{'' if self.classes else levels}{super().scale_cure}"
 
 
 @dataclass(frozen=True, kw_only=True)
