@@ -81,10 +81,20 @@ def test_folders_without_a_run_say_what_they_hold(tmp_path: Path) -> None:
         load_run(tmp_path / "none")
 
 
+def test_a_run_that_is_gone_is_neither_changed_nor_made(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "moved")
+    with pytest.raises(ModelFolderError, match="no such folder"), folder.changed():
+        pass
+    assert not folder.path.exists()
+    (tmp_path / "letter").write_text("dear")
+    with pytest.raises(ModelFolderError, match="letter is a file"):
+        RunFolder(tmp_path / "letter").read_results()
+
+
 @pytest.mark.parametrize("content", ["{}", "[]", "3", '{"results": []}', "{"])
 def test_results_of_something_else_are_refused(tmp_path: Path, content: str) -> None:
     folder = RunFolder(tmp_path)
-    with pytest.raises(ModelFolderError, match=r"has no metrics\.json"):
+    with pytest.raises(ModelFolderError, match="is not the folder of a run"):
         folder.read_results()
     folder.summary_file.write_text(content)
     with pytest.raises(ModelFolderError, match=r"metrics\.json"):

@@ -99,6 +99,20 @@ def test_settings_name_files_beside_a_table(tmp_path: Path) -> None:
         train(FRAME, tmp_path / "other", **columns, settings={"data": {"test": "nowhere.csv"}})
 
 
+@pytest.mark.parametrize(("name", "part"), [("data", "train"), ("validation", "validation"), ("test", "test")])
+def test_a_table_is_not_replaced_by_a_file_of_the_settings(name: str, part: str, tmp_path: Path) -> None:
+    given = {"data": FRAME, name: FRAME}
+    with pytest.raises(ConfigError, match=f"{name} is given, and settings has data.{part}"):
+        train(
+            **given,
+            output=tmp_path / "run",
+            text="text",
+            label="stars",
+            method="linear",
+            settings={f"data.{part}": "x"},
+        )
+
+
 def test_every_form_of_rows_has_the_same_predictions(predictor: Predictor) -> None:
     expected = predictor.predict(FRAME)
     assert list(expected.index) == list(FRAME.index)

@@ -81,11 +81,37 @@ def test_labels_that_are_no_class_are_counted_and_named() -> None:
 def test_labels_that_are_not_on_the_scale_are_left_out(task: dict[str, Any], wrong: str) -> None:
     labels = [str(row % 3 + 1) for row in range(58)] + [wrong, "3.0"]
     settings = {"train": "rows", "text": "text", "label": "answer", "attributes": ["user"]}
-    with pytest.raises(DataError, match=f"1 of 60 rows .*'{wrong}' .1, first in row 59.: .*bad_labels='drop'"):
+    with pytest.raises(DataError, match=f"1 of 60 rows .*'{wrong}' .1, first in row 59.[:;] .*bad_labels='drop'"):
         prepare(DataPlan.of(Recipe.from_dict({"data": settings, "task": task})), with_labels(labels))
     dropping = Recipe.from_dict({"data": {**settings, "bad_labels": "drop"}, "task": task})
     prepared = prepare(DataPlan.of(dropping), with_labels(labels))
     assert sum(len(part.rows) for part in prepared.splits.values()) == 59
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        (
+            {"kind": "ordinal"},
+            r"'high' \(30, .*name levels in their order with .*task.classes.*, or name another label",
+        ),
+        ({"kind": "ordinal", "classes": ["Low", "High"]}, "the classes are 'Low', 'High'"),
+        ({"kind": "ordinal", "classes": ["0", "low", "high"]}, r"the ratings \['low', 'high'\] are not numbers"),
+    ],
+)
+def test_labels_that_are_all_outside_the_scale_are_told_what_it_is(task: dict[str, Any], said: str) -> None:
+    settings = {"train": "rows", "text": "text", "label": "answer", "attributes": ["user"]}
+    with pytest.raises((DataError, ConfigError), match=said):
+        prepare(DataPlan.of(Recipe.from_dict({"data": settings, "task": task})), with_labels(["low", "high"] * 30))
+
+
+@pytest.mark.parametrize("classes", [[False, True], ["FALSE", "TRUE"]])
+@pytest.mark.parametrize("labels", [["True", "False"], [True, False]])
+def test_booleans_are_classes_however_they_are_written(classes: list[Any], labels: list[Any]) -> None:
+    settings = {"train": "rows", "text": "text", "label": "answer", "attributes": ["user"]}
+    recipe = Recipe.from_dict({"data": settings, "task": {"kind": "classification", "classes": classes}})
+    prepared = prepare(DataPlan.of(recipe), with_labels(labels * 30))
+    assert set(prepared.splits["train"].labels.tolist()) == {0, 1}
 
 
 def test_the_rows_of_classes_are_said_and_those_of_tiny_ones() -> None:

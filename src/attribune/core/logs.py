@@ -15,6 +15,7 @@ from attribune.errors import AttribuneWarning
 
 VARIABLE = "ATTRIBUNE_LOG"
 LOGGER = logging.getLogger("attribune")
+_TRACEBACKS = logging.Formatter()
 LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
 
 
@@ -62,8 +63,12 @@ def logging_to_stderr(level: int) -> Iterator[None]:
         LOGGER.removeHandler(handler)
 
 
+EVENT = {"is_event": True}
+"""What a record has in `extra` that says what happens now, and is shown each time."""
+
+
 class _OnStderr(logging.Handler):
-    """Writes to stderr; each note and warning once."""
+    """Writes to stderr; each note and warning once, unless it is an event."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -74,11 +79,13 @@ class _OnStderr(logging.Handler):
         if not getattr(record, "is_note", False):
             name = f" {record.name}:" if record.levelno < logging.WARNING else ""
             text = f"{record.levelname.lower()}:{name} {text}"
-        if record.levelno >= logging.WARNING:
+        if record.levelno >= logging.WARNING and not getattr(record, "is_event", False):
             if text in self._shown:
                 return
             self._shown.add(text)
         write_line(text)
+        if record.exc_info:
+            write_line(_TRACEBACKS.formatException(record.exc_info))
 
 
 def _log_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -118,18 +118,7 @@ class RunFolder(JobFolder):
 
     def read_recipe(self) -> Recipe:
         """Read the recipe; ModelFolderError when there is none or it is damaged, ConfigError when it is invalid."""
-        if not self.is_begun:
-            if self.is_model_alone:
-                raise ModelFolderError(
-                    f"{self.path} is not the folder of a run, but a model alone, which has no recipe and no results: "
-                    "give the run's folder; models alone are for `Predictor` and for `attribune predict`, `generate` "
-                    "and `serve`"
-                )
-            names = sorted(os.listdir(self.path))[:8] if self.path.is_dir() else ["no such folder"]
-            raise ModelFolderError(
-                f"{self.path} is not the folder of a run, it has no recipe.yaml ({', '.join(names) or 'empty'}): "
-                f"give a folder that {as_call('train')} wrote"
-            )
+        self._require_begun()
         if (self.path / SEARCH_PLAN).is_file() and not self.outcome.is_file():
             raise ModelFolderError(
                 f"{self.path} is the folder of a search, not of a run: train the best settings, which are "
@@ -143,9 +132,28 @@ class RunFolder(JobFolder):
             )
         return Recipe.from_dict(settings, source=str(self.plan_file), saved=True)
 
+    def _require_begun(self) -> None:
+        """Raise a ModelFolderError where there is no run."""
+        if self.is_begun:
+            return
+        if self.is_model_alone:
+            raise ModelFolderError(
+                f"{self.path} is not the folder of a run, but a model alone, which has no recipe and no results: "
+                "give the run's folder; models alone are for `Predictor` and for `attribune predict`, `generate` "
+                "and `serve`"
+            )
+        if self.path.is_file():
+            raise ModelFolderError(f"{self.path} is a file: give the folder of a run")
+        names = sorted(os.listdir(self.path))[:8] if self.path.is_dir() else ["no such folder"]
+        raise ModelFolderError(
+            f"{self.path} is not the folder of a run, it has no recipe.yaml ({', '.join(names) or 'empty'}): "
+            f"give a folder that {as_call('train')} wrote"
+        )
+
     def read_results(self) -> RunResults:
         """Read ``metrics.json``; ModelFolderError when the run is not finished, or the file is damaged."""
         if not self.is_finished:
+            self._require_begun()
             raise ModelFolderError(
                 f"{self.path} is not a finished run, it has no metrics.json: repeat its training with "
                 f"{as_argument('resume', True, at='train')}"
@@ -302,8 +310,9 @@ class RunFolder(JobFolder):
 
         Raises:
             HeldError: when another process works in the folder.
-            ModelFolderError: for an interrupted run, whose checkpoints and scores are of the model as it is.
+            ModelFolderError: for an interrupted run, whose checkpoints and scores are of the model as it is, or none.
         """
+        self._require_begun()  # holding it would make a folder that is gone
         with self.held():
             self.require_finished()
             self.recover_model()

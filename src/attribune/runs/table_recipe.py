@@ -58,19 +58,20 @@ def table_recipe(
     for path, value in changes:
         override(tree, _branch(path, value))
     recipe = Recipe.from_dict(tree)
+    files: dict[str, str | None] = {part: getattr(recipe.data, part) for part in _TABLES.values()}
+    for name, part in _TABLES.items():
+        if part in tables and files[part] != table_source_name(tables[part]):
+            raise ConfigError(
+                f"{name} is given, and settings has data.{part} ({files[part]}), which would be read instead: leave "
+                "one of them out"
+            )
     if not are_files:
-        tables |= {part: file for part in _TABLES.values() if (file := _file_of_settings(recipe, part, tables))}
+        tables |= {part: file for part, file in files.items() if file and part not in tables}
     try:
         recipe.to_yaml()
     except PydanticSerializationError as error:
         raise ConfigError(f"a setting is no plain value ({error}): give texts, numbers, or lists of them") from error
     return recipe, None if are_files else tables
-
-
-def _file_of_settings(recipe: Recipe, part: str, tables: Mapping[str, Any]) -> str | None:
-    """Return the file of a part that only settings name; None where it is the table that is given."""
-    file: str | None = getattr(recipe.data, part)
-    return None if part in tables and file == table_source_name(tables[part]) else file
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -20,6 +20,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from attribune.core.arrays import Array
+from attribune.core.door import as_argument
 from attribune.core.wording import shortened
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.findings import Finding
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 SOFT_METRICS = ("cross_entropy", "manhattan", "jensen_shannon")
 """What is computed of distributions unasked, the main one first."""
 _TOLERANCE = 0.02  # published shares are rounded
+_SHOWN = 10  # classes in a message
 _EXAMPLE = 'give an object of shares that sum to 1, such as {"yes": 0.75, "no": 0.25}'
 
 ShareOf = Mapping[str, float]
@@ -76,8 +78,6 @@ class LabelCodec:
     """Whether the loss is a score by which models can be compared."""
     unusable: ClassVar[str] = "no text or no label"
     """What the rows have that are left out."""
-    scale_words: ClassVar[str] = ""
-    """Which labels there may be, behind a list of those that are outside the scale."""
 
     def check(self, columns: Sequence[Column], *, task: str) -> None:
         """Check the number of label columns; by default there is one."""
@@ -94,6 +94,16 @@ class LabelCodec:
     def outside(self, columns: Sequence[Column]) -> Array:
         """Return (n,) whether a label is outside the scale; by default none is."""
         return np.zeros(len(columns[0]), dtype=bool)
+
+    @property
+    def scale_words(self) -> str:
+        """Which labels there may be, behind a list of those that are outside the scale; by default nothing."""
+        return ""
+
+    @property
+    def scale_cure(self) -> str:
+        """What to do where all labels are outside the scale."""
+        return "name another label column, or choose another task, such as classification"
 
     def counts(self, labels: Array) -> dict[str, int]:
         """Count the rows of each class, of encoded labels; empty where a row has no class of its own."""
@@ -293,6 +303,12 @@ class One(ClassCodec):
             return super().outside(columns)
         return outside_of(columns[0], missing=self.missing, known=self.classes, as_numbers=False)
 
+    @property
+    def scale_words(self) -> str:
+        """Which classes are given."""
+        more = ", ..." if len(self.classes) > _SHOWN else ""
+        return f"; the classes are {', '.join(map(repr, self.classes[:_SHOWN]))}{more}" if self.classes else ""
+
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the weighted cross-entropy."""
         from attribune.tasks.losses import cross_entropy
@@ -353,6 +369,12 @@ class Number(Level):
     def outside(self, columns: Sequence[Column]) -> Array:
         """Return (n,) whether a label is no finite number, or none of the given ones."""
         return outside_of(columns[0], missing=self.missing, known=self.classes or None, as_numbers=True)
+
+    @property
+    def scale_cure(self) -> str:
+        """How levels are named, unless numbers are given."""
+        levels = f"name levels in their order with {as_argument('task.classes', ['low', 'high'])}, or "
+        return f"{'' if self.classes else levels}{super().scale_cure}"
 
 
 @dataclass(frozen=True, kw_only=True)

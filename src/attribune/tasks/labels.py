@@ -309,7 +309,7 @@ def outside_of(
 
     def is_outside(text: str) -> bool:
         value = key(text)
-        return value is None or (inside is not None and value not in inside)
+        return value is None or (inside is not None and inside.isdisjoint((value, *other_spellings(text))))
 
     found: dict[tuple[type, Any], bool] = {}
     for value in column:

@@ -136,7 +136,7 @@ class Rating(Task):
         names = () if classes is None else class_names(classes, of="the rating")
         if options.get("soft_labels"):
             return Shares(classes=names, missing=missing, as_numbers=True)
-        are_levels = bool(names) and number_of(names[0]) is None
+        are_levels = any(number_of(name) is None for name in names)
         return Level(classes=names, missing=missing) if are_levels else Number(classes=names, missing=missing)
 
     @property

@@ -370,7 +370,10 @@ class _Scores(Numbers, _Rows):
     output_names = ("similarity",)
     has_comparable_loss = True  # the squared error
     same = "score"
-    scale_words = "; scores are cosines, from -1 to 1: divide others by their maximum"
+
+    @property
+    def scale_words(self) -> str:
+        return "; scores are cosines, from -1 to 1: divide others by their maximum"
 
     def takes(self, columns: int) -> bool:
         return columns in (1, 3)

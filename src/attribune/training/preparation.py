@@ -151,8 +151,7 @@ def _on_the_scale(part: _Rows, plan: DataPlan, name: str, notes: list[Finding]) 
     counts = {"rows": bad.sum(), "of": len(bad), "task": plan.task.kind}
     what = outside_scale(counts)
     if bad.all():
-        cure = "name another label column, or choose another task, such as classification"
-        raise DataError(f"{part.source}: {what}: {listed}: {cure}")
+        raise DataError(f"{part.source}: {what}: {listed}: {codec.scale_cure}")
     if plan.source.bad_labels == "error":
         raise DataError(
             f"{part.source}: {what}: {listed}: correct them, choose another task, or leave these rows out by "

@@ -18,7 +18,7 @@ from commands import Outcome
 from attribune import Recipe, train
 from attribune.apps.cli import build_parser
 from attribune.apps.cli.verbosity import level_of
-from attribune.core.logs import LOGGER, VARIABLE, logging_to_stderr
+from attribune.core.logs import EVENT, LOGGER, VARIABLE, logging_to_stderr
 from attribune.core.progress import quiet_libraries
 from attribune.errors import AttribuneWarning
 
@@ -127,6 +127,17 @@ def test_warnings_of_others_are_details(capsys: pytest.CaptureFixture[str]) -> N
                 warnings.warn("ours", AttribuneWarning, stacklevel=1)
                 warnings.warn("theirs", UserWarning, stacklevel=1)
     assert capsys.readouterr().err == "warning: ours\nwarning: ours\ndebug: attribune: UserWarning: theirs\n"
+
+
+def test_events_are_said_each_time_and_errors_with_their_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    with logging_to_stderr(logging.WARNING):
+        for _ in range(2):
+            LOGGER.warning("a property of the table")
+            LOGGER.warning("not reloaded", extra=EVENT)
+        LOGGER.error("a request failed", exc_info=KeyError("why"), extra=EVENT)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:4] == ["warning: a property of the table", *["warning: not reloaded"] * 2, "error: a request failed"]
+    assert lines[-1] == "KeyError: 'why'"
 
 
 def test_only_the_first_of_several_processes_speaks(

@@ -424,6 +424,7 @@ def test_ordered_classes_and_numbers() -> None:
             "settings has data.test, which the rows or a parameter decide",
         ),
         (lambda: linear(settings={"data": {"text": "tags"}}), "settings has data.text, which the rows"),
+        (lambda: linear(settings={"task.classes": ["bad", "good", "ugly"]}), "settings has task.classes, which the"),
         (lambda: linear(text=5), "text"),
         (lambda: linear(text=None), "text is None: give the name of a column"),
         (lambda: linear(text=[]), r"text is \[\]: give the name of a column"),

@@ -54,7 +54,8 @@ from attribune.values.enrol import Enrolment, learn_values
 from attribune.values.learning import EnrolSettings
 
 E = TypeVar("E", bound="AttributeEstimator")
-_DECIDED = {f"data.{name}" for name in ("train", "validation", "test", "text", "text_pair", "label", "attributes")}
+_OF_DATA = ("train", "validation", "test", "text", "text_pair", "label", "attributes")
+_DECIDED = {"task.classes", *(f"data.{name}" for name in _OF_DATA)}
 
 
 class AttributeEstimator(BaseEstimator, ABC):

@@ -37,6 +37,7 @@ from attribune.apps.serve.service import Service
 from attribune.apps.serve.settings import Keys, ServeSettings
 from attribune.apps.serve.values import EnrolAnswer, EnrolRequest, RemoveAnswer, ValuePaths
 from attribune.apps.serve.writing import ChatRequest, CompletionAnswer, CompletionRequest, WritingPaths
+from attribune.core.logs import EVENT
 
 _LOG = logging.getLogger(__name__)
 _RETRY = {"Retry-After": "1"}
@@ -219,5 +220,5 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 async def _failed(request: Request, error: Exception) -> Response:
     """Answer an unexpected error without its details, which go to the log."""
-    _LOG.error("a request failed", exc_info=error)
+    _LOG.error("a request failed", exc_info=error, extra=EVENT)
     return refusal(request.url.path, 500, "body", "the service failed; its log says why")

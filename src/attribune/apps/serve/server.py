@@ -20,6 +20,7 @@ from attribune.apps.serve.limits import LimitedConnection
 from attribune.apps.serve.models import RunLoader, ServedModel
 from attribune.apps.serve.service import Service
 from attribune.apps.serve.settings import Keys, ServeSettings, hosts_for
+from attribune.core.logs import EVENT
 from attribune.errors import AttribuneError, ConfigError
 
 _LOG = logging.getLogger(__name__)
@@ -178,7 +179,10 @@ class Reloader:
             except Exception as error:
                 is_bug = not isinstance(error, AttribuneError)
                 _LOG.warning(
-                    "the runs were not reloaded, and the old ones are still served: %s", error, exc_info=is_bug
+                    "the runs were not reloaded, and the old ones are still served: %s",
+                    error,
+                    exc_info=is_bug,
+                    extra=EVENT,
                 )
 
         threading.Thread(target=run, name="attribune-reload", daemon=True).start()
