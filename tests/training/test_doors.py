@@ -175,7 +175,7 @@ def test_mistakes_are_named(predictor: Predictor, call: Callable[[Predictor], An
         call(predictor)
 
 
-@pytest.mark.parametrize("wrong", [None, 5, 2.5, b"x", object(), {1: 2}, [None], [[]], {"text": object()}, int])
+@pytest.mark.parametrize("wrong", [None, 5, 2.5, b"x", object(), {1: 2}, [[None]], [[]], {"text": object()}, int])
 def test_no_error_comes_from_inside(predictor: Predictor, tmp_path: Path, wrong: Any) -> None:
     columns: dict[str, Any] = {"text": "text", "label": "stars", "backbone": "cnn", "method": "upa"}
     names = [] if wrong is None else ["label", "text"]  # what is not given is guessed

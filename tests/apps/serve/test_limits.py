@@ -304,7 +304,7 @@ def test_keys_that_will_do(
     ("words", "message"),
     [
         (["nowhere"], "nowhere: there is no such folder"),
-        (["{runs}/none/recipe.yaml"], "is not the folder of a run"),
+        (["{runs}/none/recipe.yaml"], "recipe.yaml is a file: give the folder of a run"),
         (["{runs}/injector", "{runs}/injector"], "two runs are named 'injector': give them names, as in NAME=FOLDER"),
         (["x={runs}/none", "x={runs}/pln"], "two runs are named 'x'"),
         (["={runs}/none"], "write NAME=FOLDER"),
