@@ -80,7 +80,7 @@ def test_other_formats_and_parts_by_name() -> None:
     ("cells", "options", "message"),
     [
         (["3/4/2024", "5/6/2024"], {}, "give Date('posted', date_format='day-first') or .*'month-first'"),
-        (["soon", "later", "2024-05-01"], {}, "'soon' and 1 other of 3 distinct texts are not dates"),
+        (["soon", "later", "2024-05-01"], {}, "2 of 3 distinct texts are not recognised as dates, such as 'soon'"),
         ([None, "?"], {}, "'posted' has no date in any training row"),
         (DAYS, {"date_format": "dd.mm"}, "date_format is 'dd.mm' (it has no %): choose one of iso, .*milliseconds"),
         (DAYS, {"parts": ["year", "year"]}, "name each part once"),

@@ -93,7 +93,7 @@ def test_a_training_on_a_table_is_that_of_its_recipe(results_and_run: tuple[Any,
 def test_settings_name_files_beside_a_table(tmp_path: Path) -> None:
     FRAME.head(20).to_csv(tmp_path / "test.csv")
     columns: dict[str, Any] = {"text": "text", "label": "stars", "method": "linear", "baselines": False}
-    results = train(FRAME, tmp_path / "run", **columns, settings={"data.test": str(tmp_path / "test.csv")})
+    results = train(FRAME, tmp_path / "run", **columns, settings={"data.test": tmp_path / "test.csv"})
     assert results["rows"]["test"] == 20
     with pytest.raises(AttribuneError, match=r"nowhere\.csv: there is no such file"):
         train(FRAME, tmp_path / "other", **columns, settings={"data": {"test": "nowhere.csv"}})

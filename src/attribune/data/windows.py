@@ -16,6 +16,7 @@ import sentencex
 from pydantic import BeforeValidator, ValidationInfo
 
 from attribune.core.config import checked_dataclass
+from attribune.core.door import as_argument
 from attribune.errors import ConfigError
 
 _WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")  # such as a no-break space
@@ -141,7 +142,7 @@ class Window(ABC):
         if limit is not None and at_once > limit:
             raise ConfigError(
                 f"the window {str(self)!r} is {at_once} tokens with special tokens, but the backbone "
-                f"takes {limit}: make it smaller"
+                f"takes {limit}: make it smaller by {as_argument('data.max_length')} or {as_argument('data.window')}"
             )
         self._check_room(special)
 

@@ -47,7 +47,7 @@ def table_recipe(
         plain = table_source_name(value) if name in _TABLES else _plain(name, value)
         paths = (name,) if name in _WITH_OPTIONS else SETTINGS[name]
         changes += [(path, plain) for path in paths]
-    changes += [(str(path), value) for path, value in settings.items()]
+    changes += [(str(path), _plain(str(path), value)) for path, value in settings.items()]
     tree: dict[str, Any] = {}
     guesses = guess_settings(given["data"], dict(changes), test=given.get("test")) if "data" in given else None
     if guesses is not None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from attribune.core.arrays import Array
 from attribune.core.door import as_argument, as_attribute
+from attribune.core.wording import counted
 from attribune.errors import ConfigError, RowError
 from attribune.findings import Finding
 from attribune.schema.columns import number_of
@@ -203,8 +204,8 @@ def date_format_of(texts: Sequence[str], *, column: str) -> str:
     bad = [text for text in texts if read_date(text, found) is None]
     if 2 * len(bad) > len(texts):
         raise ConfigError(
-            f"column {column!r}: {bad[0]!r} and {len(bad) - 1:,} other of {len(texts):,} distinct texts are not dates "
-            f"that are recognised: name their format, such as {as_attribute('date', column, '%d/%m/%y')} for "
+            f"column {column!r}: {len(bad):,} of {counted(len(texts), 'distinct text')} are not recognised as dates, "
+            f"such as {bad[0]!r}: name their format, such as {as_attribute('date', column, '%d/%m/%y')} for "
             "'31/05/24', or leave the column out"
         )
     return found
