@@ -86,6 +86,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "attribute dropout 0": {"method.attribute_dropout": 0.0},
     "attribute dropout 0.4": {"method.attribute_dropout": 0.4},
     "weight decay 0.1": {"training.weight_decay": 0.1},
+    "vectors from 0.002": {"method.initial_vector": 0.002},
     MEAN: {},
 }
 TRIALS = {name: {"settings": {"training.blend": "never", **one}} for name, one in (_EPOCHS | _CHANGES).items()}
