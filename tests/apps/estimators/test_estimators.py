@@ -21,7 +21,7 @@ from datasets import Dataset
 from lab_methods import needs_lab, require_lab
 from sklearn.base import clone
 from sklearn.ensemble import BaggingClassifier
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -388,7 +388,8 @@ def test_models_are_selected() -> None:
 def test_an_ordered_categorical_tells_the_order_of_names() -> None:
     names = ["poor", "fair", "good", "great"]
     y = pd.Series(pd.Categorical.from_codes(FRAME["taste"] - 1, names, ordered=True))
-    ordinal = AttributeOrdinal(**SMALL).fit(FRAME, y)
+    with pytest.warns(DataConversionWarning, match="column-vector y"):
+        ordinal = AttributeOrdinal(**SMALL).fit(FRAME, y.to_frame())
     assert ordinal.classes_.tolist() == names
     assert set(ordinal.predict(FRAME)) <= set(names)
 

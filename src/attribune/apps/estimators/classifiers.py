@@ -144,7 +144,8 @@ class AttributeOrdinal(AttributeClassifier):
 
 def _categories_of(y: Any) -> Any:
     """Return the categories of an ordered categorical of pandas, from the lowest; None for other labels."""
-    dtype = getattr(y, "dtype", None)
+    column = y.iloc[:, 0] if isinstance(y, pd.DataFrame) and y.shape[1] == 1 else y
+    dtype = getattr(column, "dtype", None)
     return dtype.categories if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered else None
 
 
