@@ -128,6 +128,8 @@ def test_all_errors_of_a_recipe_come_at_once(fails: Fails, train: Words) -> None
         (("--set", "method=adapter"), "method 'adapter' has no option vector_size"),
         (("--set", "method=[adapter]"), "method: Input should be a valid dictionary, it is ['adapter']"),
         (("--set", "data.attributes=[{kind: numeric}]"), "of kind numeric has no name"),
+        (("--set", "data.train=other.csv"), "data.csv and --set data.train=other.csv: give one of them"),
+        (("--set", "data.label=other"), "--label stars and --set data.label=other: give one of them"),
         (("--tuning", "some"), "backbone.tuning"),
         (("--config", "missing.yaml"), "the recipe missing.yaml cannot be read"),
         (("--compare", "sorting"), "unknown method 'sorting'"),

@@ -44,7 +44,7 @@ def named_device(name: str | None) -> torch.device:
 
 
 def check_device(device: torch.device, argument: str) -> None:
-    """Refuse a GPU that is not there by a ConfigError."""
+    """Refuse an accelerator that is not there by a ConfigError."""
     if device.type in ("cpu", "meta"):
         return
     backend: Any = getattr(torch, device.type, None)

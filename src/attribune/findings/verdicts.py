@@ -16,10 +16,8 @@ from attribune.metrics.tables import could_be_shown, format_difference
 def _figure(values: Values) -> str:
     """Return a difference with its interval and p-value as a sentence has them."""
     metric, pair = str(values["metric"]), PairedResult.from_record(values)
-    info = metric_info(metric)
-    difference, rest = format_difference(metric, pair).split(" ", 1)
     p = f"p = {pair.p_value:.3f}" if pair.p_value >= 0.001 else "p < 0.001"
-    return f"{info.words} {difference}{' points' if info.is_share else ''} {rest}, {p}"
+    return f"{metric_info(metric).words} {format_difference(metric, pair, unit='points')}, {p}"
 
 
 def _figures(values: Values) -> str:

@@ -23,19 +23,20 @@ def format_interval(metric: str, interval: Interval) -> str:
     return f"{value} [{low}, {high}]"
 
 
-def format_difference(metric: str, pair: PairedResult) -> str:
+def format_difference(metric: str, pair: PairedResult, *, decimals: int = 1, unit: str = "") -> str:
     """Return `+1.2 [+0.3, +2.1]`: points for accuracies and F1, and mostly three decimals for others.
 
     Where labels are so small that the interval is narrower than 0.001, two digits of its width are shown, and whole
     numbers where it is wider than 100.
+
+    Args:
+        decimals: of points.
+        unit: follows the difference of points, as in `+1.2 points [+0.3, +2.1]`.
     """
-    return _difference(metric, pair, decimals=1 if metric_info(metric).is_share else _decimals_of_width(pair))
-
-
-def _difference(metric: str, pair: PairedResult, *, decimals: int) -> str:
-    scale = metric_info(metric).scale
-    value, low, high = (f"{scale * number:+.{decimals}f}" for number in (pair.difference, pair.low, pair.high))
-    return f"{value} [{low}, {high}]"
+    info = metric_info(metric)
+    places = decimals if info.is_share else _decimals_of_width(pair)
+    value, low, high = (f"{info.scale * number:+.{places}f}" for number in (pair.difference, pair.low, pair.high))
+    return f"{value}{f' {unit}' if unit and info.is_share else ''} [{low}, {high}]"
 
 
 def _decimals_of_width(pair: PairedResult) -> int:
@@ -85,12 +86,9 @@ def comparison_lines(comparisons: Iterable[Comparison]) -> list[str]:
     """Return one line per pair, which says if no difference is shown."""
     lines = []
     for pair in comparisons:
-        is_share = metric_info(pair.metric).is_share
-        found = _difference(pair.metric, pair, decimals=2 if is_share else _decimals_of_width(pair))
-        difference, ends = found.split(" ", 1)
+        found = format_difference(pair.metric, pair, decimals=2, unit="points")
         lines.append(
-            f"{pair.a} against {pair.b}, {pair.part}{pair.part and ' '}{pair.metric}: {difference}"
-            f"{' points' if is_share else ''} {ends}, p = {pair.p_value:.4f}"
+            f"{pair.a} against {pair.b}, {pair.part}{pair.part and ' '}{pair.metric}: {found}, p = {pair.p_value:.4f}"
             f"{'' if pair.shows_difference else f': {_not_shown(pair)}'}"
         )
     return lines

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
+import signal
 import threading
 import weakref
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from live_service import broken, client_of, point, service_of, until
+from live_service import PATIENCE, broken, client_of, point, service_of, until
 
 from attribune.apps.serve import RunLoader, ServeSettings, named_runs, server
+from attribune.apps.serve.models import compute
 from attribune.apps.serve.server import Reloader
 from attribune.errors import AttribuneError, ConfigError
 
@@ -78,6 +82,64 @@ def test_models_that_are_replaced_are_freed(link: Path, monkeypatch: pytest.Monk
     server.serve(loader, port=0, say=lines.append)
     assert freed == [True]
     assert lines == [f"stars: classification from {link}, reads user, tags, price"]
+
+
+@pytest.fixture
+def raise_hangup(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Sends this process SIGHUP, which a test that has no handler of its own ignores."""
+    before = signal.signal(signal.SIGHUP, lambda *_: None)
+    yield lambda: signal.raise_signal(signal.SIGHUP)
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs POSIX signals")
+@pytest.mark.parametrize("is_early", [True, False])
+def test_a_signal_while_runs_are_loaded_counts_when_the_service_answers(
+    is_early: bool, link: Path, monkeypatch: pytest.MonkeyPatch, raise_hangup: Callable[[], None]
+) -> None:
+    lines, asked = list[str](), list[str]()
+
+    def load(loader: RunLoader) -> Any:
+        if is_early:
+            raise_hangup()
+        return compute(loader._load)
+
+    async def startup(*_: Any, **__: Any) -> None:
+        assert not asked, "nothing is loaded again before requests are answered"
+
+    def run(running: server.Server, *, sockets: Any) -> None:
+        asyncio.run(running.startup(sockets))
+
+    monkeypatch.setattr(RunLoader, "load", load)
+    monkeypatch.setattr(Reloader, "in_background", lambda *_: asked.append("again"))
+    monkeypatch.setattr("uvicorn.Server.startup", startup)
+    monkeypatch.setattr(server.Server, "run", run)
+    server.serve(loader_of(link), port=0, say=lines.append)
+    assert asked == ["again"] * is_early
+    assert "serving at" in lines[-1]
+
+
+def test_a_reload_while_another_runs_comes_after_it_and_once(link: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What changes after a reload has read its files is loaded, too."""
+    loader = loader_of(link)
+    began, go_on, loads = threading.Event(), threading.Event(), list[int]()
+
+    def load(one: RunLoader) -> Any:
+        loads.append(1)
+        began.set()
+        assert go_on.wait(PATIENCE)
+        return {}
+
+    with client_of(loader.load()) as client, ThreadPoolExecutor(4) as pool:
+        reload = Reloader(service_of(client.app), loader)
+        monkeypatch.setattr(RunLoader, "load_beside", load)
+        first = pool.submit(reload)
+        assert began.wait(PATIENCE)
+        others = [pool.submit(reload) for _ in range(3)]
+        until(lambda: reload._asked == 4)
+        go_on.set()
+        assert all(one.result() == [] for one in [first, *others])
+    assert len(loads) == 2
 
 
 def test_a_service_that_changes_its_runs_is_not_reloaded(link: Path) -> None:

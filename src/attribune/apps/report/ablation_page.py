@@ -130,8 +130,7 @@ def _words(cost: PairedResult, info: MetricInfo) -> str:
     unit, is_worse = " points" if info.is_share else "", cost.difference > 0
     if not cost.shows_difference:
         change = _reversed(cost) if info.higher_is_better else cost
-        value, interval = format_difference(info.name, change).split(" ", 1)
-        return f"no difference is shown: {info.words} {value}{unit} {interval}"
+        return f"no difference is shown: {info.words} {format_difference(info.name, change, unit='points')}"
     verb = "falls" if is_worse == info.higher_is_better else "rises"
     ends = (cost.difference, cost.low, cost.high) if is_worse else (-cost.difference, -cost.high, -cost.low)
     value, low, high = (format_value(info.name, end) for end in ends)

@@ -38,6 +38,7 @@ def serve(
 
     Args:
         loader: loads the runs, and loads them again at SIGHUP, unless the terminal has gone: that stops the service.
+            A signal that comes while they are loaded counts once requests are answered.
         host: address to listen on. Callers from other machines must send a key of `ATTRIBUNE_SERVE_KEYS`.
         port: 0 takes a free one.
         say: called with a line on each model that is loaded, and with the URL once requests are answered.
@@ -45,14 +46,21 @@ def serve(
     Raises:
         ConfigError: for a host beyond this machine without keys, or an address that cannot be listened on.
     """
-    server = make_server(loader.load(), host=host, settings=settings or ServeSettings())
-    for line in server.service.summaries():  # no name here keeps a model that is replaced
-        say(line)
-    server.on_hangup = functools.partial(Reloader(server.service, loader).in_background, say)
-    with listen(host, port) as listener:
-        address = url(host, listener)
-        server.on_start = lambda: say(f"serving at {address}, described at {address}/docs; press Ctrl-C to stop")
-        server.run(sockets=[listener])
+    with _noting_hangups() as early:
+        server = make_server(loader.load(), host=host, settings=settings or ServeSettings())
+        for line in server.service.summaries():  # no name here keeps a model that is replaced
+            say(line)
+        reload = server.on_hangup = functools.partial(Reloader(server.service, loader).in_background, say)
+        with listen(host, port) as listener:
+            address = url(host, listener)
+
+            def started() -> None:
+                say(f"serving at {address}, described at {address}/docs; press Ctrl-C to stop")
+                if early:
+                    reload()
+
+            server.on_start = started
+            server.run(sockets=[listener])
 
 
 def url(host: str, listener: socket.socket) -> str:
@@ -106,19 +114,9 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Handle SIGHUP too, unless it is ignored, as under nohup."""
-        hangup = getattr(signal, "SIGHUP", None)
-        with super().capture_signals():
-            if hangup is None or threading.current_thread() is not threading.main_thread():
-                yield
-                return
-            before = signal.getsignal(hangup)
-            if before is not signal.SIG_IGN:
-                signal.signal(hangup, self._hang_up)
-            try:
-                yield
-            finally:
-                signal.signal(hangup, before)
+        """Handle SIGHUP too."""
+        with super().capture_signals(), _at_hangup(self._hang_up):
+            yield
 
     def _hang_up(self, sig: int, frame: FrameType | None) -> None:
         """Do what SIGHUP asks for; it stops a service whose terminal was closed."""
@@ -134,6 +132,36 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
+@contextmanager
+def _at_hangup(handler: Callable[[int, FrameType | None], None]) -> Generator[None, None, None]:
+    """Handle SIGHUP while the block runs, unless it is ignored, as under nohup."""
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(hangup)
+    if before is not signal.SIG_IGN:
+        signal.signal(hangup, handler)
+    try:
+        yield
+    finally:
+        signal.signal(hangup, before)
+
+
+@contextmanager
+def _noting_hangups() -> Generator[list[int], None, None]:
+    """Note each SIGHUP in a list, except the one of a terminal that was closed, which ends the process."""
+    noted, had_terminal = list[int](), has_terminal()
+
+    def note(sig: int, _: FrameType | None) -> None:
+        if had_terminal and not has_terminal():
+            _end_as_without_handler(sig)
+        noted.append(sig)
+
+    with _at_hangup(note):
+        yield noted
+
+
 class Reloader:
     """Loads runs again beside the models that answer, and puts them in their place; where that fails, nothing changes.
 
@@ -144,17 +172,23 @@ class Reloader:
 
     def __init__(self, service: Service, loader: RunLoader) -> None:
         self._service, self._loader = service, loader
-        self._busy = threading.Lock()
+        self._turn = threading.Lock()
+        self._asked = self._begun = 0
 
     def __call__(self) -> list[str]:
-        """Load the runs and serve them; returns a line on each.
+        """Load the runs as they are now, and serve them; returns a line on each.
+
+        A call waits for the one before it. Of several that wait, one loads for all, and the others return no line.
 
         Raises:
-            AttribuneError: for a run that cannot be loaded, or while another reload is under way.
+            AttribuneError: for a run that cannot be loaded.
         """
-        if not self._busy.acquire(blocking=False):
-            raise ConfigError("the runs are being loaded already: wait for that")
-        try:
+        self._asked += 1
+        mine = self._asked
+        with self._turn:
+            if mine <= self._begun:
+                return []
+            self._begun = self._asked
             if self._loader.enrol:
                 raise ConfigError(
                     "with --enrol the service itself changes its runs, and a value learned during a reload would be "
@@ -162,8 +196,6 @@ class Reloader:
                 )
             self._service.models = self._loader.load_beside()
             return self._service.summaries()
-        finally:
-            self._busy.release()
 
     def in_background(self, say: Callable[[str], None]) -> None:
         """Load the runs again on a thread of its own.
@@ -202,6 +234,10 @@ def end_at_once(sig: int, _: FrameType | None) -> None:
     os.write(2, b"\nattribune serve: ended at once; what was being answered is lost\n")
     if sig == signal.SIGINT:
         os._exit(130)
+    _end_as_without_handler(sig)
+
+
+def _end_as_without_handler(sig: int) -> None:
     signal.signal(sig, signal.SIG_DFL)
     signal.raise_signal(sig)
 
