@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from attribune.apps.cli.arguments import SEVERAL, add_reading, add_setting, add_shared, paths_by_name, reading_of
 from attribune.apps.cli.output import tell
-from attribune.core.door import as_argument, option_of
+from attribune.core.door import option_of
 from attribune.core.flags import FLAGS, GROUPS
 from attribune.errors import ConfigError
 from attribune.runs.settings_tree import SETTINGS, method_name, override, put
@@ -84,10 +84,10 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     values["data.values"] = {name: {"table": file} for name, file in value_files(options.values or []).items()} or None
     given = {key: value for key, value in values.items() if value is not None}
     changes = dict(sorted(map(_setting, options.set), key=_names_no_method))
-    for key, value in given.items():
-        if changes.get(key, value) != value:
-            words = value if key == "data.train" else as_argument(key, value)
-            raise ConfigError(f"{words} and --set {key}={changes[key]}: give one of them")
+    for key in ("data.train", "data.validation", "data.test"):
+        table, other = given.get(key), changes.get(key)
+        if None not in (table, other) and table != other:
+            raise ConfigError(f"{table} is given, and --set {key}={other} would be read instead: leave one of them out")
     if options.data is not None and not (options.config or options.preset or options.continue_from):
         settings = _guessed_settings(options, {**given, **changes})
     for key, value in (*given.items(), *changes.items()):
