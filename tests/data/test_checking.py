@@ -99,7 +99,7 @@ LABELS: list[list[Any]] = [
     [True, False, None],
     ["none", "n/a", "NA", "a", "-", ""],
     [Decimal("1.0"), Decimal(1), Decimal("2.50")],
-    [1.0, 2.0, float("nan"), 3.5],
+    [1.0, 2.0, float("nan"), 9.0],
     ["007", "7", "7.00", "8"],
     ["1e3", "1000", "1000.0", "2"],
     ["\u00a0x", "x", "y\u3000", "y"],
@@ -113,6 +113,25 @@ def test_classes_are_counted_as_a_training_counts_them(cells: list[Any]) -> None
     ids, _ = task.codec.encode([cells * 20])
     table = pd.DataFrame({"text": texts, "label": pd.Series(cells * 20, dtype=object)})
     assert check(table, text="text", label="label").classes == count_classes(ids, task.class_names)
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (["12.5 %", "40 %", "41 %", "90 %"], "numbers from 12.5 to 90: task='regression' or task='classification'"),
+        (["10%", "40%", "41%", "90%"], "numbers from 10 to 90: task='regression' or task='classification'"),
+        (["1.5", "4", "4.2", "9"], "numbers from 1.5 to 9: task='regression' or task='classification'"),
+        (
+            ["1.1", "1.10", "2.1", "4"],
+            "4 classes, or numbers from 1.1 to 4: task='classification' or task='regression'",
+        ),
+        (["10", "40", "41", "90"], "4 classes, or numbers from 10 to 90: task='classification' or task='regression'"),
+        (["10.5", "40"], "2 classes"),
+    ],
+)
+def test_few_numbers_that_are_no_scale_may_be_classes_or_amounts(cells: list[str], words: str) -> None:
+    texts = [f"the film number {number} was so very good" for number in range(20 * len(cells))]
+    assert f"labels in 'label': {words}" in repr(check(pd.DataFrame({"text": texts, "label": cells * 20})))
 
 
 def test_titles_and_codes_are_attributes_and_judged_texts_are_texts() -> None:

@@ -23,7 +23,13 @@ from attribune.data.checking.names import ColumnName
 from attribune.data.checking.nesting import said_by_others
 from attribune.data.checking.orders import ordered_classes
 from attribune.data.checking.profiles import ColumnProfile, are_stars, number_codes
-from attribune.data.checking.whole_numbers import LONG, NumberKind, explained_by_size, kind_of_numbers
+from attribune.data.checking.whole_numbers import (
+    LONG,
+    NumberKind,
+    explained_by_size,
+    kind_of_fractions,
+    kind_of_numbers,
+)
 from attribune.data.text_files import UNNAMED
 from attribune.findings import Finding
 from attribune.schema.columns import NO_NUMBER
@@ -509,7 +515,20 @@ def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
         if is_explained(example) or (has_codes and not has_stars):
             name, kinds = "codes of classes, or ratings,", ("classification", *kinds)
         return TaskGuess(kind=kinds[0], words=f"{name} from {numbers[0]:g} to {numbers[-1]:g}{read}", choices=kinds)
-    if label.values <= _FEW_VALUES:
-        return TaskGuess(kind="classification", words=f"{label.values} classes")
     words = f"numbers from {numbers[0]:g} to {numbers[-1]:g}"
-    return TaskGuess(kind="regression", words=words, choices=("regression",))
+    if len(numbers) < 3:
+        return TaskGuess(kind="classification", words=f"{label.values} classes")
+    if label.values > _FEW_VALUES:
+        return TaskGuess(kind="regression", words=words, choices=("regression",))
+    if _are_amounts(label):
+        return TaskGuess(kind="regression", words=words, choices=("regression", "classification"))
+    words = f"{label.values} classes, or {words}"
+    return TaskGuess(kind="classification", words=words, choices=("classification", "regression"))
+
+
+def _are_amounts(label: ColumnProfile) -> bool:
+    """Whether few numbers, which are no scale, measure something: percentages and fractions, which versions are not."""
+    has_percent = all("%" in text for text in label.codes.values.to_pylist() if text not in NO_NUMBER)
+    numbers = number_codes(label.codes).numbers
+    has_fractions = bool((numbers != np.floor(numbers))[np.isfinite(numbers)].any())
+    return has_percent or (has_fractions and kind_of_fractions(label.name, label.codes).kind == "number")

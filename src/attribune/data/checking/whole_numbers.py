@@ -76,7 +76,7 @@ def kind_of_numbers(name: str, codes: Codes, *, texts: IntArray | None, label: C
     """
     numbers = codes.numbers
     if np.any(numbers != np.floor(numbers), where=~np.isnan(numbers)):
-        return _kind_of_fractions(name, codes)
+        return kind_of_fractions(name, codes)
     if (numbers < 0).sum() > 1:  # one alone stands for a missing value
         return NumberKind(kind="number", reason="there are negative ones")
     is_amount = _AMOUNTS.search(ColumnName(name).plain) is not None
@@ -104,7 +104,7 @@ def kind_of_numbers(name: str, codes: Codes, *, texts: IntArray | None, label: C
     return NumberKind(kind="categorical", reason="all are about as frequent, as numbers that somebody gave out")
 
 
-def _kind_of_fractions(name: str, codes: Codes) -> NumberKind:
+def kind_of_fractions(name: str, codes: Codes) -> NumberKind:
     """Tell amounts from versions, of which 1.1 and 1.10 are two."""
     texts = codes.values.to_pylist()
     long = [text for text in texts if _LONG_VERSION.fullmatch(text) and not _THOUSANDS.fullmatch(text)]
