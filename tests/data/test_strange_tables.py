@@ -230,6 +230,11 @@ def test_versions_are_names_and_amounts_are_numbers(name: str, values: list[str]
     assert column.reason
 
 
+def test_a_version_that_was_created_is_no_time() -> None:
+    rows = pd.DataFrame({"text": TEXTS, "createdVersion": [f"1.{place % 4}.{place % 9}" for place in PLACES]})
+    assert check(rows.assign(stars=STARS)).names("attribute") == ["createdVersion"]
+
+
 @pytest.mark.parametrize("size", [6, 10])
 def test_columns_with_a_value_at_the_beginning_of_blocks_look_like_merged_cells(size: int) -> None:
     is_first = PLACES % size == 0
@@ -332,6 +337,23 @@ def test_classes_in_columns_of_their_own_are_named_so() -> None:
     rows = pd.DataFrame({"text": TEXTS, **{name: (place == STARS % 3) * 1 for place, name in enumerate("abc")}})
     assert check(rows).export.startswith("each row has a 1 in one of the columns a, b, c: if they are the classes of")
     assert check(rows.assign(a=1 - rows["a"])).export.startswith("the columns a, b, c share the same few values")
+
+
+@pytest.mark.parametrize("marks", [(1, 0), ("yes", "no"), (True, False)])
+def test_columns_of_two_values_of_which_some_are_far_rarer_are_labels_rather_than_judges(
+    marks: tuple[Any, Any],
+) -> None:
+    shares = {"toxic": 3, "insult": 8, "threat": 30}
+    rows = pd.DataFrame(
+        {"text": TEXTS} | {name: np.where(PLACES % one, marks[1], marks[0]) for name, one in shares.items()}
+    )
+    checked = check(rows)
+    assert checked.arguments == {"text": "text", "label": [*shares], "task": "aspects", "method": "none"}
+    assert not checked.findings
+    assert checked.command.endswith("--label toxic insult threat --method none --task aspects --output runs/table")
+    assert "labels in 'toxic', 'insult', 'threat': each is one of its own, since some are far rarer" in checked.text()
+    numbered = check(rows.set_axis(["text", "coder1", "coder2", "coder3"], axis=1))
+    assert numbered.command.startswith("attribune data judgements")
 
 
 def test_texts_in_scripts_without_spaces_are_texts() -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from attribune.core.arrays import DoubleArray, IntArray
+from attribune.core.door import as_argument, as_call
 from attribune.data.checking.findings import (
     attribute_finding,
     leak_finding,
@@ -18,7 +19,7 @@ from attribune.data.checking.findings import (
     presence_finding,
     together_finding,
 )
-from attribune.data.checking.judgements import is_told_by, numbers_the_texts
+from attribune.data.checking.judgements import are_labels, is_told_by, numbers_the_texts
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.nesting import said_by_others
 from attribune.data.checking.orders import ordered_classes
@@ -327,7 +328,8 @@ def _plain_role(one: ColumnProfile) -> RoleOf | None:
         return left_out("no row has a value" if one.present == 0 else _FIELDS)
     if 2 <= one.values <= len(_PARTS) and _PARTS.issuperset(text.casefold() for text in one.codes.values.to_pylist()):
         return left_out(finding=Finding("column-of-parts", {"column": one.name}))
-    if one.kind == "time" or (name.means("time") and _may_be_times(one)):
+    is_named_so = name.means("time") and not name.plain.endswith("version")  # such as createdVersion
+    if one.kind == "time" or (is_named_so and _may_be_times(one)):
         return RoleOf(role="time")
     if one.kind == "number" and name.plain in _WEIGHTS and one.low >= 0 and not one.missing:
         return RoleOf(role="weight")
@@ -524,6 +526,18 @@ def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
         return TaskGuess(kind="regression", words=words, choices=("regression", "classification"))
     words = f"{label.values} classes, or {words}"
     return TaskGuess(kind="classification", words=words, choices=("classification", "regression"))
+
+
+def guess_aspects(columns: Sequence[ColumnProfile]) -> TaskGuess | None:
+    """Return the task of columns that are labels of their own; None where each may have the answers of one judge."""
+    if not are_labels(columns):
+        return None
+    convert = as_call("read_judgements", judges=[one.name for one in columns])
+    words = (
+        f"each is one of its own, since some are far rarer; if one of them is the label, name it with "
+        f"{as_argument('data.label')}; if each has the answers of one judge, {convert} first"
+    )
+    return TaskGuess(kind="aspects", words=words, choices=("aspects",))
 
 
 def _are_amounts(label: ColumnProfile) -> bool:

@@ -38,6 +38,7 @@ from attribune.data.checking.roles import (
     RoleOf,
     TaskGuess,
     as_read,
+    guess_aspects,
     guess_compared,
     guess_preference,
     guess_roles,
@@ -247,7 +248,8 @@ class TableCheck:
         return f"left out: {', '.join(listed)}{more}" if listed else ""
 
     def _task_words(self, task: TaskGuess) -> str:
-        where = f"labels in {self.names('label')[0]!r}" if self.names("label") else "texts that are compared"
+        labels = ", ".join(map(repr, self.names("label")))
+        where = f"labels in {labels}" if labels else "texts that are compared"
         choices = " or ".join(as_argument("task.kind", one, at="train") for one in task.choices)
         rows = f"\n  rows of each: {listed_counts(self.classes, most=_SHOWN)}" if self.classes else ""
         return ": ".join(filter(None, [where, task.words, choices])) + rows
@@ -407,12 +409,15 @@ class _Columns:
             is_used = any(roles[name].role == "label" for name in layout.used)
             named = [name for name in layout.used if ColumnName(name).distance("label") < _BESIDE_OTHERS]
             layout = layout if judge is None and is_used and len(named) != 1 else None
+        several: TaskGuess | None = None
         if layout is not None:
-            roles = guess(is_labelled=False) | dict.fromkeys(layout.used, _JUDGEMENTS)
+            several = guess_aspects([profiles[name] for name in layout.used]) if layout.is_doubtful else None
+            role = _JUDGEMENTS if several is None else RoleOf(role="label")
+            roles = guess(is_labelled=False) | dict.fromkeys(layout.used, role)
         target = next((profiles[name] for name, role in roles.items() if role.role == "label"), None)
         task = None if target is None else guess_task(target, is_judged=judge is not None)
-        if compared:
-            task = compared
+        if compared or several:
+            task = compared or several
         elif target is not None and not texts:
             task = guess_preference(text_columns, target) or task
         for name, other in repeated.items():
@@ -426,7 +431,7 @@ class _Columns:
             groups=groups,
             task=task,
             judge=judge,
-            layout=layout,
+            layout=None if several else layout,
             missing=missing,
         )
 
@@ -440,8 +445,9 @@ class _Columns:
 
     @property
     def label(self) -> ColumnProfile | None:
-        """The label, if there is one."""
-        return next(iter(self.with_role("label")), None)
+        """The label, if there is one, and not several."""
+        labels = self.with_role("label")
+        return labels[0] if len(labels) == 1 else None
 
 
 def _marked_roles(
@@ -656,7 +662,7 @@ def _general(table: pa.Table, found: _Columns) -> Iterator[Finding]:
         yield Finding("few-rows", {"rows": len(table)})
     if not found.texts:
         yield Finding("no-column", {"role": "text"})
-    if label is None and found.layout is None and (found.task is None or found.task.needs_label):
+    if not found.with_role("label") and found.layout is None and (found.task is None or found.task.needs_label):
         unusable = unusable_labels(one for name, one in found.read.items() if name not in found.texts)
         yield Finding("no-column", {"role": "label", "unusable": unusable})
     if label is not None and label.missing:
