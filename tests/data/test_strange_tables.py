@@ -230,6 +230,16 @@ def test_versions_are_names_and_amounts_are_numbers(name: str, values: list[str]
     assert column.reason
 
 
+def test_ids_that_a_spreadsheet_has_rounded_are_no_attribute() -> None:
+    rows = pd.DataFrame(
+        {"text": TEXTS, "stars": STARS, "tweet_id": [f"{5.7 + place % 60 / 1000}E+17" for place in PLACES]}
+    )
+    checked = check(rows)
+    assert (checked.names("attribute"), checked.names("left out")) == ([], ["tweet_id"])
+    assert [said.values for said in checked.findings] == [{"column": "tweet_id", "example": "5.7E+17"}]
+    assert check(rows.assign(tweet_id=[f"{570_000_000 + place % 60}" for place in PLACES])).names("attribute")
+
+
 def test_a_version_that_was_created_is_no_time() -> None:
     rows = pd.DataFrame({"text": TEXTS, "createdVersion": [f"1.{place % 4}.{place % 9}" for place in PLACES]})
     assert check(rows.assign(stars=STARS)).names("attribute") == ["createdVersion"]
@@ -337,6 +347,14 @@ def test_classes_in_columns_of_their_own_are_named_so() -> None:
     rows = pd.DataFrame({"text": TEXTS, **{name: (place == STARS % 3) * 1 for place, name in enumerate("abc")}})
     assert check(rows).export.startswith("each row has a 1 in one of the columns a, b, c: if they are the classes of")
     assert check(rows.assign(a=1 - rows["a"])).export.startswith("the columns a, b, c share the same few values")
+
+
+def test_columns_that_are_opposites_are_no_judges() -> None:
+    first, second = PLACES % 2, np.random.default_rng(3).integers(0, 2, 300)
+    rows = pd.DataFrame({"text": TEXTS, "wsj": first, "wapo": 1 - first, "economy": second, "noneconomy": 1 - second})
+    checked = check(rows)
+    assert (checked.export, checked.names("label"), len(checked.names("attribute"))) == (None, ["noneconomy"], 1)
+    assert check(rows[["text", "wsj", "economy", "noneconomy"]].assign(noneconomy=first ^ second)).export
 
 
 @pytest.mark.parametrize("marks", [(1, 0), ("yes", "no"), (True, False)])

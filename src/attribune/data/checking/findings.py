@@ -26,6 +26,7 @@ _ROWS_EACH = 10  # for each column of a sum, which fits fewer by chance
 _LEAST_REPEATED = 0.5  # share of rows that share the numbers of all columns: of few rows, some agree by chance
 _MOST_ROWS = 10_000  # whose numbers are looked at together
 _MOST_NAMES = 200  # of classes that are looked for in texts
+_ROUNDED = r"^\d(\.\d+)?[eE]\+?\d{2,}$"
 _FIELDS = r"""(?s)^\{["'].*\}$"""  # objects, as JSON or Python writes them
 _WITHOUT_SPACES = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")  # Thai, Japanese and Chinese
 
@@ -69,6 +70,14 @@ def merged_finding(name: str, codes: Codes) -> Finding | None:
     if not is_regular and ((lengths == 1).sum() > by_chance / 5 or by_chance < 5):
         return None
     return Finding("merged-cells", {"column": name, "filled": blocks, "rows": rows})
+
+
+def lost_digits_finding(name: str, codes: Codes) -> Finding | None:
+    """Say that long numbers, such as ids, have the exponents with which spreadsheets write them."""
+    rounded = pc.match_substring_regex(codes.values, _ROUNDED).to_numpy(zero_copy_only=False)
+    if 2 * codes.counts[rounded].sum() <= codes.counts.sum():
+        return None
+    return Finding("lost-digits", {"column": name, "example": codes.values.to_pylist()[int(rounded.argmax())]})
 
 
 def leak_finding(name: str, codes: Codes, label: Codes, *, guessed: str = "") -> Finding | None:

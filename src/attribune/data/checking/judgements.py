@@ -10,12 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attribune.core.arrays import IntArray
+from attribune.core.arrays import DoubleArray, IntArray
 from attribune.data.checking.profiles import ColumnProfile
 
 _LEAST_EQUAL = 20.0  # rows of one text that would have the same value by chance
 _NEARLY_ALL = 0.99
 _FAR_RARER = 8.0  # times
+_LOOKED_AT = 1_000  # rows
 _NUMBERED = re.compile(r"\d")
 
 
@@ -72,6 +73,23 @@ def are_labels(columns: Sequence[ColumnProfile]) -> bool:
     rare = min(values, key=lambda value: sum(count.get(value, 0) for count in counts))
     shares = [count.get(rare, 0) / max(sum(count.values()), 1) for count in counts]
     return max(shares) >= _FAR_RARER * min(shares)
+
+
+def has_opposites(columns: Sequence[ColumnProfile]) -> bool:
+    """Whether one of some columns of two values is always the opposite of another, which no two judges are."""
+    signs = [_signs(one) for one in columns if one.values == 2]
+    if not signs:
+        return False
+    every = np.stack(signs)
+    both = np.abs(every) @ np.abs(every).T
+    return bool(((every @ every.T == -both) & (both >= _LEAST_EQUAL)).any())
+
+
+def _signs(column: ColumnProfile) -> DoubleArray:
+    """Return 1 for the first of two values, in the order of their texts, -1 for the second, and 0 for none."""
+    texts = column.codes.values.to_pylist()
+    of_values = [1.0 if text == min(texts) else -1.0 for text in texts]
+    return np.array([*of_values, 0.0])[column.codes.codes[:_LOOKED_AT]]
 
 
 def is_told_by(codes: IntArray, others: IntArray) -> bool:

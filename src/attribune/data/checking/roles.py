@@ -15,6 +15,7 @@ from attribune.core.door import as_argument, as_call
 from attribune.data.checking.findings import (
     attribute_finding,
     leak_finding,
+    lost_digits_finding,
     merged_finding,
     presence_finding,
     together_finding,
@@ -328,6 +329,8 @@ def _plain_role(one: ColumnProfile) -> RoleOf | None:
         return left_out("no row has a value" if one.present == 0 else _FIELDS)
     if 2 <= one.values <= len(_PARTS) and _PARTS.issuperset(text.casefold() for text in one.codes.values.to_pylist()):
         return left_out(finding=Finding("column-of-parts", {"column": one.name}))
+    if one.kind == "number" and (lost := lost_digits_finding(one.name, one.codes)) is not None:
+        return left_out(finding=lost)
     is_named_so = name.means("time") and not name.plain.endswith("version")  # such as createdVersion
     if one.kind == "time" or (is_named_so and _may_be_times(one)):
         return RoleOf(role="time")

@@ -20,7 +20,7 @@ from attribune.core.door import as_argument, as_attribute, is_command_line
 from attribune.core.wording import listed_counts
 from attribune.data.checking.copies import copy_findings, repeated_texts, text_findings
 from attribune.data.checking.findings import attribute_finding, shared_rows, written_finding
-from attribune.data.checking.judgements import judge_among
+from attribune.data.checking.judgements import has_opposites, judge_among
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.nesting import nesting_findings
 from attribune.data.checking.orders import ordered_classes
@@ -408,7 +408,8 @@ class _Columns:
         if layout is not None and layout.is_doubtful:
             is_used = any(roles[name].role == "label" for name in layout.used)
             named = [name for name in layout.used if ColumnName(name).distance("label") < _BESIDE_OTHERS]
-            layout = layout if judge is None and is_used and len(named) != 1 else None
+            apart = has_opposites([profiles[name] for name in layout.used])
+            layout = layout if judge is None and is_used and len(named) != 1 and not apart else None
         several: TaskGuess | None = None
         if layout is not None:
             several = guess_aspects([profiles[name] for name in layout.used]) if layout.is_doubtful else None
