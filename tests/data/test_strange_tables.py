@@ -285,7 +285,7 @@ def test_a_column_of_responses_is_a_text_beside_answers_about_it(tmp_path: Path)
     rows = pd.DataFrame({"response": [f"{text} and of nobody else" for text in TEXTS], **aspects})
     checked = check(rows)
     assert checked.names("text") == ["response"]
-    assert "if each is a label of its own, name all of them" in str(checked.export)
+    assert checked.names("label") == list(aspects)
     rows["annotator"], rows["rating"] = [f"a{place % 9}" for place in PLACES], STARS
     rows.to_csv(path := tmp_path / "judged.csv", index=False)
     assert read_judgements(path).table["label"][:3] == STARS[:3].astype(str).tolist()
@@ -354,24 +354,22 @@ def test_columns_that_are_opposites_are_no_judges() -> None:
     rows = pd.DataFrame({"text": TEXTS, "wsj": first, "wapo": 1 - first, "economy": second, "noneconomy": 1 - second})
     checked = check(rows)
     assert (checked.export, checked.names("label"), len(checked.names("attribute"))) == (None, ["noneconomy"], 1)
-    assert check(rows[["text", "wsj", "economy", "noneconomy"]].assign(noneconomy=first ^ second)).export
+    others = rows[["text", "wsj", "economy", "noneconomy"]].assign(noneconomy=first ^ second)
+    assert check(others).names("label") == ["wsj", "economy", "noneconomy"]
 
 
-@pytest.mark.parametrize("marks", [(1, 0), ("yes", "no"), (True, False)])
-def test_columns_of_two_values_of_which_some_are_far_rarer_are_labels_rather_than_judges(
-    marks: tuple[Any, Any],
-) -> None:
+@pytest.mark.parametrize("marks", [(1, 0), ("yes", "no"), (True, False), (5, 2.5)])
+def test_columns_with_the_same_values_are_labels_unless_their_names_are_those_of_judges(marks: tuple[Any, Any]) -> None:
     shares = {"toxic": 3, "insult": 8, "threat": 30}
-    rows = pd.DataFrame(
-        {"text": TEXTS} | {name: np.where(PLACES % one, marks[1], marks[0]) for name, one in shares.items()}
-    )
+    marked = {name: np.where(PLACES % one, marks[1], marks[0]) for name, one in shares.items()}
+    rows = pd.DataFrame({"text": TEXTS} | marked)
     checked = check(rows)
     assert checked.arguments == {"text": "text", "label": [*shares], "task": "aspects", "method": "none"}
     assert not checked.findings
     assert checked.command.endswith("--label toxic insult threat --method none --task aspects --output runs/table")
-    assert "labels in 'toxic', 'insult', 'threat': each is one of its own, since some are far rarer" in checked.text()
-    numbered = check(rows.set_axis(["text", "coder1", "coder2", "coder3"], axis=1))
-    assert numbered.command.startswith("attribune data judgements")
+    assert "labels in 'toxic', 'insult', 'threat': each is one of its own; if one of them" in checked.text()
+    for judges in (["coder1", "coder2", "coder3"], ["rater_anna", "rater_bob", "rater_cem"], ["A", "B", "C"]):
+        assert check(rows.set_axis(["text", *judges], axis=1)).command.startswith("attribune data judgements")
 
 
 def test_texts_in_scripts_without_spaces_are_texts() -> None:

@@ -635,9 +635,13 @@ class Wide(Layout):
 
     @classmethod
     def find(cls, cells: _Cells) -> Wide | None:
-        """Recognise columns that share the same few values, if they are several; they may be something else."""
+        """Recognise several answers, each beside its judge, or with the same few values, which are doubtful."""
         if any(_LABEL.fullmatch(name.lower()) and not _are_texts(cells.of(name)) for name in cells.names):
             return None
+        for answers in _numbered(cells.names).values():
+            is_answer = not any(_are_texts(cells.of(name)) for name in answers)
+            if is_answer and len(answers) >= _LEAST_JUDGES and _people_beside(answers, cells.names):
+                return cls.of(answers, cells.names)
         names = [name for name in cells.names if not _FLAG.match(name.lower()) and _are_classes(name, cells.of(name))]
         values = {name: frozenset(map(canonical, cells.of(name))) for name in names}
         scales = list(dict.fromkeys(values.values()))
@@ -647,12 +651,8 @@ class Wide(Layout):
         for scale in (one for one in scales if len(one) > 1):
             same = {other for other in scales if _mostly_same(other, scale) or other < scale}  # < of who said few
             groups.append([name for name, found in values.items() if found in same])
-        beside = next((group for group in groups if _people_beside(group, cells.names)), None)
-        largest = beside or max(groups, key=len, default=[])
-        if len(largest) < _LEAST_JUDGES:
-            return None
-        found = cls.of(largest, cells.names)
-        return replace(found, is_doubtful=not found.people)
+        largest = max(groups, key=len, default=[])
+        return replace(cls.of(largest, cells.names), is_doubtful=True) if len(largest) >= _LEAST_JUDGES else None
 
     def flags(self) -> Mapping[str, Sequence[str]]:
         """Return the columns."""
@@ -667,14 +667,28 @@ class Wide(Layout):
             yield GivenAnswer(judge=canonical(row[self.people[name]]) if self.people else name, label=row[name])
 
 
+def _numbered(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the columns whose names differ in the number at their end, by what is before it; none that name people."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        prefix = name.rstrip("0123456789")
+        if prefix != name and not _names_people(prefix):
+            found.setdefault(prefix, []).append(name)
+    return found
+
+
+def _names_people(prefix: str) -> bool:
+    """Whether columns that begin so have people, such as ``TurkId1`` and ``worker_2``."""
+    return _PERSON.search(prefix.lower().rstrip(" _.-")) is not None or prefix.lower().endswith("id")
+
+
 def _people_beside(answers: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Return the column of the judge for each column of answers, if they share numbers, as Score1 and TurkId1 do."""
     numbers = [match[0] if (match := re.search(r"\d+$", name)) else "" for name in answers]
     others = [name for name in names if name not in answers]
     for prefix in dict.fromkeys(name.removesuffix(numbers[0]) for name in others if name.endswith(numbers[0] or " ")):
         beside = [f"{prefix}{number}" for number in numbers]
-        is_person = _PERSON.search(prefix.lower().rstrip(" _.-")) or prefix.lower().endswith("id")
-        if is_person and all(numbers) and len(set(beside)) == len(answers) and set(beside) <= set(others):
+        if _names_people(prefix) and all(numbers) and len(set(beside)) == len(answers) and set(beside) <= set(others):
             return dict(zip(answers, beside, strict=True))
     return {}
 

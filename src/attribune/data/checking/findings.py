@@ -52,7 +52,13 @@ def attribute_finding(name: str, codes: Codes, *, may_be_unique: bool = False) -
     return None
 
 
-def merged_finding(name: str, codes: Codes) -> Finding | None:
+def damage_finding(column: ColumnProfile) -> Finding | None:
+    """Say what a spreadsheet has done to a column; None where nothing is seen."""
+    merged = _merged_finding(column.name, column.codes)
+    return merged or (_lost_digits_finding(column.name, column.codes) if column.kind == "number" else None)
+
+
+def _merged_finding(name: str, codes: Codes) -> Finding | None:
     """Say that a column has values at the beginning of blocks of rows alone, as merged cells of a spreadsheet are read.
 
     The first row has one, and the blocks are more alike in length, or fewer of them of a single row, than empty cells
@@ -72,7 +78,7 @@ def merged_finding(name: str, codes: Codes) -> Finding | None:
     return Finding("merged-cells", {"column": name, "filled": blocks, "rows": rows})
 
 
-def lost_digits_finding(name: str, codes: Codes) -> Finding | None:
+def _lost_digits_finding(name: str, codes: Codes) -> Finding | None:
     """Say that long numbers, such as ids, have the exponents with which spreadsheets write them."""
     rounded = pc.match_substring_regex(codes.values, _ROUNDED).to_numpy(zero_copy_only=False)
     if 2 * codes.counts[rounded].sum() <= codes.counts.sum():

@@ -5,7 +5,6 @@ Shapes: n rows.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,9 +14,7 @@ from attribune.data.checking.profiles import ColumnProfile
 
 _LEAST_EQUAL = 20.0  # rows of one text that would have the same value by chance
 _NEARLY_ALL = 0.99
-_FAR_RARER = 8.0  # times
 _LOOKED_AT = 1_000  # rows
-_NUMBERED = re.compile(r"\d")
 
 
 def known_pairs(codes: IntArray, others: IntArray) -> tuple[IntArray, IntArray]:
@@ -58,21 +55,6 @@ def judge_among(profiles: Sequence[ColumnProfile], texts: IntArray) -> str | Non
         if one.kind in ("text", "number") and one.values > 2 and never_twice(one.codes.codes, texts) is not None
     ]
     return max(people, key=lambda one: one.values).name if people else None
-
-
-def are_labels(columns: Sequence[ColumnProfile]) -> bool:
-    """Whether columns with the same two values are labels of their own rather than judges of one question.
-
-    Some labels, such as *threat*, are far rarer than others, such as *toxic*, where judges say yes to about as many
-    texts. Columns with a number in their name, such as ``rater2``, are judges.
-    """
-    values = {value for one in columns for value in one.codes.values.to_pylist()}
-    if len(values) != 2 or any(_NUMBERED.search(one.name) for one in columns):
-        return False
-    counts = [dict(zip(one.codes.values.to_pylist(), one.codes.counts.tolist(), strict=True)) for one in columns]
-    rare = min(values, key=lambda value: sum(count.get(value, 0) for count in counts))
-    shares = [count.get(rare, 0) / max(sum(count.values()), 1) for count in counts]
-    return max(shares) >= _FAR_RARER * min(shares)
 
 
 def has_opposites(columns: Sequence[ColumnProfile]) -> bool:

@@ -14,13 +14,12 @@ from attribune.core.arrays import DoubleArray, IntArray
 from attribune.core.door import as_argument, as_call
 from attribune.data.checking.findings import (
     attribute_finding,
+    damage_finding,
     leak_finding,
-    lost_digits_finding,
-    merged_finding,
     presence_finding,
     together_finding,
 )
-from attribune.data.checking.judgements import are_labels, is_told_by, numbers_the_texts
+from attribune.data.checking.judgements import is_told_by, numbers_the_texts
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.nesting import said_by_others
 from attribune.data.checking.orders import ordered_classes
@@ -31,6 +30,7 @@ from attribune.data.checking.whole_numbers import (
     explained_by_size,
     kind_of_fractions,
     kind_of_numbers,
+    row_numbers,
 )
 from attribune.data.text_files import UNNAMED
 from attribune.findings import Finding
@@ -59,6 +59,9 @@ _MOST_ROWS = 0.9
 _EXPLAINS_ALL = 0.9  # share of the variance of classes, which a threshold at the wrong place does not lose
 _BESIDE = 2  # distance of a name that has the word for a label beside other words
 _OF_A_MODEL = re.compile(r"(^|_)(scores?|overall|confidence)($|_)")  # or a judgement
+_OF_JUDGES = re.compile(
+    r"\d|^.$|(^|[^a-z])(annotator|judge|rater|coder|worker|labell?er|reviewer|expert|user)s?([^a-z]|$)"
+)
 _SHOWN = 5  # columns that may be the label, too
 _FEW_VALUES = 20  # up to which numbers are categories
 _MANY_CLASSES = 200
@@ -205,9 +208,11 @@ def guess_roles(
         finding = None if is_known else _finding_of_guess(chosen, candidates, unusable)
         roles[chosen] = RoleOf(role="label", finding=finding)
     target = next((as_read(one, roles[chosen]) for one in profiles if one.name == chosen), None)
+    further = [one.name for one in rest if chosen in answers and one.name in answers]
     if len(candidates) < len(rest):
-        further = [one.name for one in candidates if one.name not in roles and one.values <= _FEW_VALUES]
-        roles |= dict.fromkeys(further, left_out("an answer of the judges, as the label is"))
+        further += [one.name for one in candidates if one.values <= _FEW_VALUES]
+    beside = [name for name in further if name not in roles]
+    roles |= dict.fromkeys(beside, left_out("an answer of the judges, as the label is"))
     if target is not None:
         roles |= _present_with_label(profiles, roles, target)
     others = [one for one in rest if one.name not in roles]
@@ -323,14 +328,12 @@ def _plain_role(one: ColumnProfile) -> RoleOf | None:
     name = ColumnName(one.name)
     if one.name.startswith("_") and "." not in one.name and not _is_text(one):
         return left_out("is of the tool that wrote the table, as the first sign of its name says")
-    if not name.means("label") and (merged := merged_finding(one.name, one.codes)) is not None:
-        return left_out(finding=merged)
+    if not name.means("label") and (damage := damage_finding(one)) is not None:
+        return left_out(finding=damage)
     if one.kind == "other":
         return left_out("no row has a value" if one.present == 0 else _FIELDS)
     if 2 <= one.values <= len(_PARTS) and _PARTS.issuperset(text.casefold() for text in one.codes.values.to_pylist()):
         return left_out(finding=Finding("column-of-parts", {"column": one.name}))
-    if one.kind == "number" and (lost := lost_digits_finding(one.name, one.codes)) is not None:
-        return left_out(finding=lost)
     is_named_so = name.means("time") and not name.plain.endswith("version")  # such as createdVersion
     if one.kind == "time" or (is_named_so and _may_be_times(one)):
         return RoleOf(role="time")
@@ -531,14 +534,25 @@ def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
     return TaskGuess(kind="classification", words=words, choices=("classification", "regression"))
 
 
+def is_one_hot(columns: Sequence[ColumnProfile]) -> bool:
+    """Whether each row has a 1 in one of the columns, and 0 in the others."""
+    numbers = [row_numbers(one.codes) for one in columns]
+    return set(np.unique(numbers)) == {0, 1} and bool((np.sum(numbers, axis=0) == 1).all())
+
+
 def guess_aspects(columns: Sequence[ColumnProfile]) -> TaskGuess | None:
-    """Return the task of columns that are labels of their own; None where each may have the answers of one judge."""
-    if not are_labels(columns):
+    """Return the task of columns that share their few values, where these are labels of their own.
+
+    None for columns with the names of judges, such as ``rater2``, ``annotator_anna`` and ``A``, and for the classes of
+    one label.
+    """
+    names = [one.name for one in columns]
+    if any(_OF_JUDGES.search(name.lower()) for name in names) or is_one_hot(columns):
         return None
-    convert = as_call("read_judgements", judges=[one.name for one in columns])
+    convert = as_call("read_judgements", judges=names)
     words = (
-        f"each is one of its own, since some are far rarer; if one of them is the label, name it with "
-        f"{as_argument('data.label')}; if each has the answers of one judge, {convert} first"
+        f"each is one of its own; if one of them is the label, name it with {as_argument('data.label')}; if each has "
+        f"the answers of one judge, {convert} first"
     )
     return TaskGuess(kind="aspects", words=words, choices=("aspects",))
 

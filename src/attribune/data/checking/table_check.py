@@ -44,10 +44,10 @@ from attribune.data.checking.roles import (
     guess_roles,
     guess_task,
     guess_texts,
+    is_one_hot,
     left_out,
     unusable_labels,
 )
-from attribune.data.checking.whole_numbers import row_numbers
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.judgement_layouts import Layout, find_export
 from attribune.data.selection import missing_label_words
@@ -542,8 +542,7 @@ def _findings(
 
 def _export_words(source: str, layout: Layout, columns: Mapping[str, ColumnProfile]) -> str:
     if layout.is_doubtful:
-        numbers = [row_numbers(columns[name].codes) for name in layout.used]
-        if set(np.unique(numbers)) == {0, 1} and (np.sum(numbers, axis=0) == 1).all():
+        if is_one_hot([columns[name] for name in layout.used]):
             return (
                 f"each row has a 1 in one of the columns {', '.join(layout.used)}: if they are the classes of a label, "
                 "make a column of the names (pandas: idxmax(axis=1)), and name it with "
