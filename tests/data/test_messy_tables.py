@@ -263,7 +263,14 @@ def test_names_are_known_in_each_language(meaning: Any, languages: dict[str, str
     [
         (
             "label",
-            ["Kundenbewertung", "Étiquettes", "Valoración del cliente", "is_spam", "isSpam"],
+            [
+                "Kundenbewertung",
+                "Étiquettes",
+                "Valoración del cliente",
+                "is_spam",
+                "isSpam",
+                "How likely is it that ...?",
+            ],
             ["yearly", "denoted"],
         ),
         ("label", ["Score1", "label_2"], ["1"]),

@@ -85,6 +85,19 @@ def test_texts_that_repeat_others_are_left_out(name: str, made: Callable[[str], 
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "first", "kind"),
+    [
+        ("Class Index", 1, "classification"),
+        ("label", 0, "classification"),
+        ("label", 1, "ordinal"),
+        ("grade", 0, "ordinal"),
+    ],
+)
+def test_whole_numbers_are_classes_where_the_name_says_so(name: str, first: int, kind: str) -> None:
+    assert check(pd.DataFrame({"text": TEXTS, name: PLACES % 4 + first})).task.kind == kind
+
+
 def test_votes_tell_the_majority_and_a_text_may_have_its_label_in_it() -> None:
     votes = np.random.default_rng(0).multinomial(3, [0.2, 0.5, 0.3], 300)
     rows = pd.DataFrame({**dict(zip("abc", votes.T, strict=True)), "class": votes.argmax(1), "tweet": TEXTS})
@@ -356,6 +369,33 @@ def test_columns_that_are_opposites_are_no_judges() -> None:
     assert (checked.export, checked.names("label"), len(checked.names("attribute"))) == (None, ["noneconomy"], 1)
     others = rows[["text", "wsj", "economy", "noneconomy"]].assign(noneconomy=first ^ second)
     assert check(others).names("label") == ["wsj", "economy", "noneconomy"]
+
+
+def test_answers_of_judges_with_the_same_values_are_labels_of_their_own() -> None:
+    chance = np.random.default_rng(4)
+    texts = np.repeat(TEXTS, 3)
+    judges = [f"a{place // 3 * 7 % 40 + place % 3}" for place in range(900)]
+    answers = {name: chance.integers(0, 2, 900) for name in ("joy", "anger", "neutral")}
+    rows = pd.DataFrame({"text": texts, "rater": judges, **answers, "place": chance.integers(5, 9, 900)})
+    checked = check(rows)
+    assert (checked.judge, checked.names("label")) == ("rater", ["joy", "anger", "neutral"])
+    assert (checked.names("attribute"), checked.names("left out")) == (["rater"], ["place"])
+    assert check(rows.rename(columns={"joy": "label"})).names("label") == ["label"]
+
+
+def test_numbered_answers_beside_the_label_of_all_are_no_labels() -> None:
+    classes = np.resize(["yes", "no", "perhaps"], 300)
+    numbered = {f"label{number}": np.roll(classes, number) for number in range(1, 6)}
+    assert check(pd.DataFrame({"text": TEXTS, "gold_label": classes, **numbered})).names("label") == ["gold_label"]
+
+
+@pytest.mark.parametrize(
+    ("names", "label"),
+    [(["Average_Score", "Reviewer_Score"], "Reviewer_Score"), (["taster_handle", "points"], "points")],
+)
+def test_the_label_is_what_differs_between_rows_or_has_a_word_for_it(names: list[str], label: str) -> None:
+    columns = {name: [f"{number + 80}" for number in PLACES * (place + 2) % 5] for place, name in enumerate(names)}
+    assert check(pd.DataFrame({"text": TEXTS, **columns})).names("label") == [label]
 
 
 @pytest.mark.parametrize("marks", [(1, 0), ("yes", "no"), (True, False), (5, 2.5)])

@@ -652,6 +652,8 @@ class Wide(Layout):
             same = {other for other in scales if _mostly_same(other, scale) or other < scale}  # < of who said few
             groups.append([name for name, found in values.items() if found in same])
         largest = max(groups, key=len, default=[])
+        numbered = max(_numbered(largest).values(), key=len, default=[])  # label1 to label5, beside gold_label
+        largest = numbered if len(numbered) >= _LEAST_JUDGES else largest
         return replace(cls.of(largest, cells.names), is_doubtful=True) if len(largest) >= _LEAST_JUDGES else None
 
     def flags(self) -> Mapping[str, Sequence[str]]:

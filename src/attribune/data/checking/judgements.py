@@ -5,6 +5,7 @@ Shapes: n rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,10 @@ import numpy as np
 from attribune.core.arrays import DoubleArray, IntArray
 from attribune.data.checking.profiles import ColumnProfile
 
+OF_JUDGES = re.compile(r"(^|[^a-z])(annotator|judge|rater|coder|worker|labell?er|expert)s?([^a-z]|$)")
+"""A name, in small letters, of a column with judges, or with the answers of one."""
 _LEAST_EQUAL = 20.0  # rows of one text that would have the same value by chance
+_LEAST_NAMED = 3.0  # where the column has the name of judges
 _NEARLY_ALL = 0.99
 _LOOKED_AT = 1_000  # rows
 
@@ -23,11 +27,12 @@ def known_pairs(codes: IntArray, others: IntArray) -> tuple[IntArray, IntArray]:
     return codes[both], others[both]
 
 
-def never_twice(codes: IntArray, texts: IntArray) -> tuple[float, float] | None:
+def never_twice(codes: IntArray, texts: IntArray, *, least: float = _LEAST_EQUAL) -> tuple[float, float] | None:
     """Tell people, who judge no text twice, from properties that the rows of one text share by chance.
 
     Args:
         codes: (n,) number of the value of each row, -1 for none; `texts` those of the texts.
+        least: rows that would have the same value by chance, of fewer of which nothing can be said.
 
     Returns:
         how often two rows of a text have the same value, and how often by chance; None where it is not far less.
@@ -38,7 +43,7 @@ def never_twice(codes: IntArray, texts: IntArray) -> tuple[float, float] | None:
     shares = np.bincount(codes) / len(codes)
     expected = _pairs(np.bincount(texts)) * float(shares @ shares)
     seen = _pairs(np.unique(texts * (int(codes.max()) + 1) + codes, return_counts=True)[1])
-    return (seen, expected) if expected >= _LEAST_EQUAL and seen <= expected / 10 else None
+    return (seen, expected) if expected >= least and seen <= expected / 10 else None
 
 
 def _pairs(sizes: IntArray) -> float:
@@ -49,11 +54,12 @@ def _pairs(sizes: IntArray) -> float:
 
 def judge_among(profiles: Sequence[ColumnProfile], texts: IntArray) -> str | None:
     """Return the column of those who judge the texts, the one with the most values; None where nobody does."""
-    people = [
-        one
-        for one in profiles
-        if one.kind in ("text", "number") and one.values > 2 and never_twice(one.codes.codes, texts) is not None
-    ]
+
+    def judges(one: ColumnProfile) -> bool:
+        least = _LEAST_NAMED if OF_JUDGES.search(one.name.lower()) else _LEAST_EQUAL
+        return never_twice(one.codes.codes, texts, least=least) is not None
+
+    people = [one for one in profiles if one.kind in ("text", "number") and one.values > 2 and judges(one)]
     return max(people, key=lambda one: one.values).name if people else None
 
 

@@ -27,7 +27,8 @@ NAMES: Mapping[Meaning, Mapping[Language, str]] = {
     },
     "label": {
         "en": "label target class classes y star rating score sentiment polarity verdict grade answer overall nps "
-        "emotion intent diagnosis outcome stance winner",
+        "emotion intent diagnosis outcome stance winner points "
+        "satisfaction",
         "de": "bewertung bewertungen note noten sterne klasse klassen punktzahl stimmung urteil einstufung",
         "fr": "note etoile classe etiquette appreciation evaluation notation",
         "es": "calificacion puntuacion valoracion estrella nota clase etiqueta puntaje sentimiento",
@@ -94,7 +95,11 @@ _LAST = ("text", "id")  # what the last word of a name alone says
 _PLURALS = ("text", "label")
 _OWNERS = "|".join(f"{NAMES['text']['en']} {NAMES['group']['en']}".split())
 _ID = rf"(^|_)({_OWNERS})?ids?$"  # also tweetid, and userid
-_ALSO: Mapping[Meaning, str] = {"label": r"(^|_)is_\w+", "time": r"_at$", "id": rf"^unnamed|{_ID}"}
+_ALSO: Mapping[Meaning, str] = {
+    "label": r"(^|_)is_\w+|^how_(likely|satisfied)_",
+    "time": r"_at$",
+    "id": rf"^unnamed|{_ID}",
+}
 
 
 def _pattern(meaning: Meaning) -> re.Pattern[str]:

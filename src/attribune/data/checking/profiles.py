@@ -196,6 +196,10 @@ class ColumnProfile:
         """Whether every row with a value has another one."""
         return self.present > 1 and self.values == self.present
 
+    def has_values_of(self, other: ColumnProfile) -> bool:
+        """Whether another column has the same distinct values."""
+        return set(self.codes.values.to_pylist()) == set(other.codes.values.to_pylist())
+
     def read_as(self, codes: Codes) -> Self:
         """Return the same column with values that are read in another way."""
         return self if codes is self.codes else replace(self, codes=codes, missing=codes.missing)

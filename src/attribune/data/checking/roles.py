@@ -19,7 +19,7 @@ from attribune.data.checking.findings import (
     presence_finding,
     together_finding,
 )
-from attribune.data.checking.judgements import is_told_by, numbers_the_texts
+from attribune.data.checking.judgements import OF_JUDGES, is_told_by, numbers_the_texts
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.nesting import said_by_others
 from attribune.data.checking.orders import ordered_classes
@@ -46,7 +46,8 @@ _COMPARED = {"text": "anchor", "text_pair": "positive", "text_negative": "negati
 _PREFERRED = {"prompt": "prompt", "text": "chosen", "text_pair": "rejected"}  # as trl has them
 _PARTS = frozenset("train training val valid validation dev development eval test testing".split())  # noqa: SIM905
 _OF_ANSWER = re.compile(r"(?P<answer>.+)([:._ ]confidence|_gold)", re.IGNORECASE)
-_OF_CLASSES = re.compile(r"(^|_)(label|class|category|topic|intent|target)(_id)?$")
+_OF_CLASSES = re.compile(r"(^|_)(class|category|topic|intent)(_(id|index|code|number))?$")
+_OR_OF_LABELS = re.compile(r"(^|_)(label|target)(_id)?$")  # which may also be ratings, if they begin with 1
 _LIKE_A_DATE = re.compile(r"\d\D+\d")
 _LOOKED_AT = 200  # values
 _CHOICE = re.compile(r"winner|prefer|better|best|choice|chosen")
@@ -59,9 +60,8 @@ _MOST_ROWS = 0.9
 _EXPLAINS_ALL = 0.9  # share of the variance of classes, which a threshold at the wrong place does not lose
 _BESIDE = 2  # distance of a name that has the word for a label beside other words
 _OF_A_MODEL = re.compile(r"(^|_)(scores?|overall|confidence)($|_)")  # or a judgement
-_OF_JUDGES = re.compile(
-    r"\d|^.$|(^|[^a-z])(annotator|judge|rater|coder|worker|labell?er|reviewer|expert|user)s?([^a-z]|$)"
-)
+_OF_ROWS = re.compile(r"(^|_)(average|avg|mean)(_|$)")  # the same for several rows
+_ONE_OF_SEVERAL = re.compile(r"\d|^.$")  # rater2, A
 _SHOWN = 5  # columns that may be the label, too
 _FEW_VALUES = 20  # up to which numbers are categories
 _MANY_CLASSES = 200
@@ -117,6 +117,9 @@ class TaskGuess:
 def left_out(reason: str = "see below", finding: Finding | None = None) -> RoleOf:
     """Return the role of a column that no training reads; without a reason the finding says it."""
     return RoleOf(role="left out", reason=reason, finding=finding)
+
+
+ANSWER = left_out("an answer of the judges, as the label is")
 
 
 def guess_compared(profiles: Sequence[ColumnProfile]) -> TaskGuess | None:
@@ -212,7 +215,7 @@ def guess_roles(
     if len(candidates) < len(rest):
         further += [one.name for one in candidates if one.values <= _FEW_VALUES]
     beside = [name for name in further if name not in roles]
-    roles |= dict.fromkeys(beside, left_out("an answer of the judges, as the label is"))
+    roles |= dict.fromkeys(beside, ANSWER)
     if target is not None:
         roles |= _present_with_label(profiles, roles, target)
     others = [one for one in rest if one.name not in roles]
@@ -383,8 +386,10 @@ def _label_among(candidates: Sequence[ColumnProfile], answers: Collection[str]) 
     names = {one.name: ColumnName(one.name) for one in usable}
 
     def order(one: ColumnProfile) -> tuple[Any, ...]:
-        distance = names[one.name].distance("label")
-        return not _has_stars(one), one.name not in answers, _is_mostly_empty(one), distance, one.values
+        name = names[one.name]
+        of_rows = _OF_ROWS.search(name.plain) is not None
+        is_answer, distance = one.name in answers, name.distance("label")
+        return not _has_stars(one), not is_answer, _is_mostly_empty(one), distance, of_rows, one.values
 
     for one in sorted(usable, key=order):
         is_named = names[one.name].distance("label") < 2 and (one.values <= one.present / 2 or one.kind == "list")
@@ -519,7 +524,8 @@ def guess_task(label: ColumnProfile, *, is_judged: bool = False) -> TaskGuess:
         example = next(text for text in label.codes.values.to_pylist() if text not in NO_NUMBER)
         read = f", read from texts such as {example!r}" if has_stars else ""
         name = "ratings"
-        has_codes = numbers[0] == 0 and _OF_CLASSES.search(ColumnName(label.name).plain) is not None
+        plain = ColumnName(label.name).plain
+        has_codes = _OF_CLASSES.search(plain) or (numbers[0] == 0 and _OR_OF_LABELS.search(plain))
         if is_explained(example) or (has_codes and not has_stars):
             name, kinds = "codes of classes, or ratings,", ("classification", *kinds)
         return TaskGuess(kind=kinds[0], words=f"{name} from {numbers[0]:g} to {numbers[-1]:g}{read}", choices=kinds)
@@ -540,20 +546,22 @@ def is_one_hot(columns: Sequence[ColumnProfile]) -> bool:
     return set(np.unique(numbers)) == {0, 1} and bool((np.sum(numbers, axis=0) == 1).all())
 
 
-def guess_aspects(columns: Sequence[ColumnProfile]) -> TaskGuess | None:
+def guess_aspects(columns: Sequence[ColumnProfile], *, is_judged: bool = False) -> TaskGuess | None:
     """Return the task of columns that share their few values, where these are labels of their own.
 
     None for columns with the names of judges, such as ``rater2``, ``annotator_anna`` and ``A``, and for the classes of
     one label.
+
+    Args:
+        is_judged: whether a column says who judges, and so none has the answers of one judge.
     """
     names = [one.name for one in columns]
-    if any(_OF_JUDGES.search(name.lower()) for name in names) or is_one_hot(columns):
+    are_judges = any(_ONE_OF_SEVERAL.search(name) or OF_JUDGES.search(name.lower()) for name in names)
+    if are_judges or is_one_hot(columns):
         return None
-    convert = as_call("read_judgements", judges=names)
-    words = (
-        f"each is one of its own; if one of them is the label, name it with {as_argument('data.label')}; if each has "
-        f"the answers of one judge, {convert} first"
-    )
+    words = f"each is one of its own; if one of them is the label, name it with {as_argument('data.label')}"
+    if not is_judged:
+        words += f"; if each has the answers of one judge, {as_call('read_judgements', judges=names)} first"
     return TaskGuess(kind="aspects", words=words, choices=("aspects",))
 
 

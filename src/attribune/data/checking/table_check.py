@@ -34,6 +34,7 @@ from attribune.data.checking.profiles import (
 )
 from attribune.data.checking.proposal import LACKING, Proposal
 from attribune.data.checking.roles import (
+    ANSWER,
     Role,
     RoleOf,
     TaskGuess,
@@ -407,7 +408,7 @@ class _Columns:
         layout = None if compared or label is not None else find_export(table)
         if layout is not None and layout.is_doubtful:
             is_used = any(roles[name].role == "label" for name in layout.used)
-            named = [name for name in layout.used if ColumnName(name).distance("label") < _BESIDE_OTHERS]
+            named = list(filter(_is_named, layout.used))
             apart = has_opposites([profiles[name] for name in layout.used])
             layout = layout if judge is None and is_used and len(named) != 1 and not apart else None
         several: TaskGuess | None = None
@@ -416,6 +417,11 @@ class _Columns:
             role = _JUDGEMENTS if several is None else RoleOf(role="label")
             roles = guess(is_labelled=False) | dict.fromkeys(layout.used, role)
         target = next((profiles[name] for name, role in roles.items() if role.role == "label"), None)
+        if several is None and target is not None and label is None and not _is_named(target.name):
+            answers = [one for one in listed if roles[one.name] == ANSWER and one.has_values_of(target)]
+            several = guess_aspects([target, *answers], is_judged=True) if len(answers) > 1 else None
+            if several is not None:
+                roles |= dict.fromkeys([target.name, *(one.name for one in answers)], RoleOf(role="label"))
         task = None if target is None else guess_task(target, is_judged=judge is not None)
         if compared or several:
             task = compared or several
@@ -449,6 +455,11 @@ class _Columns:
         """The label, if there is one, and not several."""
         labels = self.with_role("label")
         return labels[0] if len(labels) == 1 else None
+
+
+def _is_named(name: str) -> bool:
+    """Whether a column is called by a word for a label, without others beside it."""
+    return ColumnName(name).distance("label") < _BESIDE_OTHERS
 
 
 def _marked_roles(
