@@ -61,7 +61,7 @@ _EXPLAINS_ALL = 0.9  # share of the variance of classes, which a threshold at th
 _BESIDE = 2  # distance of a name that has the word for a label beside other words
 _OF_A_MODEL = re.compile(r"(^|_)(scores?|overall|confidence)($|_)")  # or a judgement
 _OF_ROWS = re.compile(r"(^|_)(average|avg|mean)(_|$)")  # the same for several rows
-_ONE_OF_SEVERAL = re.compile(r"\d|^.$")  # rater2, A
+_ONE_OF_SEVERAL = re.compile(r"^(?!q|item|aspect|criteri|dimension|frage|pregunta).*\d|^.$")  # rater2 and A, not q2
 _SHOWN = 5  # columns that may be the label, too
 _FEW_VALUES = 20  # up to which numbers are categories
 _MANY_CLASSES = 200
@@ -556,7 +556,7 @@ def guess_aspects(columns: Sequence[ColumnProfile], *, is_judged: bool = False) 
         is_judged: whether a column says who judges, and so none has the answers of one judge.
     """
     names = [one.name for one in columns]
-    are_judges = any(_ONE_OF_SEVERAL.search(name) or OF_JUDGES.search(name.lower()) for name in names)
+    are_judges = any(_ONE_OF_SEVERAL.search(name) or OF_JUDGES.search(name) for name in map(str.lower, names))
     if are_judges or is_one_hot(columns):
         return None
     words = f"each is one of its own; if one of them is the label, name it with {as_argument('data.label')}"
