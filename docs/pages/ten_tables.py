@@ -13,7 +13,7 @@ from attribune.metrics.metric import metric_info
 from pages.cells import between, measured, table
 
 _REFERENCE, _DEFAULT = "linear", "default"
-_ALONE, _FEW_ROWS = "alone", (300, 1_000)
+_ALONE, _FEW_ROWS = "alone", (300, 1_000, 3_000)
 _FEW, _EPOCHS = 600, "epochs"
 _USUAL = "10 epochs"  # what the default is of so few rows
 _LATER = ("airlines", "disasters", "chatbots", "recipes")  # measured when nearly all defaults had been chosen
@@ -115,10 +115,9 @@ def _mean_share(gaps: Mapping[str, PairedResult], proper: Mapping[str, str]) -> 
 
 def few_rows() -> list[str]:
     """What options change of the log loss of a network that few rows train, and how it is without them."""
-    lines, tables = [], list[str]()
-    for number in _FEW_ROWS:
-        found = measured(f"few_rows_{number}")
-        tables = tables or list(dict.fromkeys(key.split(", ")[0] for key in found["cells"]))
+    lines, trials = [], {number: measured(f"few_rows_{number}") for number in _FEW_ROWS}
+    tables = list(dict.fromkeys(key.split(", ")[0] for found in trials.values() for key in found["cells"]))
+    for number, found in trials.items():
         cells = [(*key.split(", "), cell["test"]["log_loss"]) for key, cell in found["cells"].items()]
         alone = [[loss for name, setting, _, loss in cells if (name, setting) == (one, _ALONE)] for one in tables]
         lines.append([f"**{number:,} rows**", *(f"{fmean(losses):.3f}" if losses else "" for losses in alone)])

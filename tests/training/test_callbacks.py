@@ -104,7 +104,8 @@ def test_what_cannot_be_used_is_refused(name: str, message: str) -> None:
 def test_what_cannot_be_tracked_is_refused_before_the_data_are_read(
     words: list[str], tmp_path: Path, fails: Callable[..., str]
 ) -> None:
-    lost = ["train", "no-such-file.csv", *words[2:]]
+    (tmp_path / "odd.csv").write_bytes(b"\xff\xfe\x00")  # reading it would fail
+    lost = ["train", str(tmp_path / "odd.csv"), *words[2:]]
     assert "unknown tracker 'all'" in fails(*lost, "--report-to", "all")
     (tmp_path / "fakes" / "trackio.py").write_text("raise RuntimeError('built for another Python')")
     assert "'trackio' cannot be used here (built for another Python)" in fails(*lost, "--report-to", "trackio")
