@@ -277,10 +277,17 @@ def test_names_are_known_in_each_language(meaning: Any, languages: dict[str, str
         ("id", ["KundenNr", "Auftragsnummer", "TurkId3"], []),
         ("text", ["Bewertungstext", "Reseñas", "comment2"], ["title_length"]),
         ("time", [], ["days"]),
+        ("judge", ["rater2", "annotator_anna", "Gutachter 1", "juges"], ["judged", "decoder", "expertise"]),
     ],
 )
 def test_accents_compounds_and_plurals_are_read(meaning: Any, says: list[str], does_not: list[str]) -> None:
     assert [name for name in (*says, *does_not) if ColumnName(name).means(meaning)] == says
+
+
+def test_names_that_end_with_the_word_for_a_person_name_one() -> None:
+    people = ["annotator", "user_email", "annotatorId", "Reviewers", "workerid", "Gutachter", "completed_by"]
+    others = ["user_agent", "judge_score", "rater2", "decoder"]
+    assert [name for name in (*people, *others) if ColumnName(name).is_of_person] == people
 
 
 def test_a_numbered_name_is_the_last_to_be_the_label() -> None:

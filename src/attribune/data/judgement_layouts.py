@@ -17,15 +17,12 @@ import pyarrow as pa
 
 from attribune.core.door import as_argument
 from attribune.core.wording import shortened
+from attribune.data.checking.names import ColumnName
 from attribune.data.file_options import file_word
 from attribune.data.span_tags import are_spans
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import MISSING, canonical, literal, require_columns
 
-_PERSON = re.compile(
-    r"(^|[^a-z])(annotator|user|username|judge|rater|coder|worker|turker|labeller|labeler|reviewer|expert|completed_by)s?"
-    r"([ _.-]?(id|name|email)s?)?$"
-)
 _LABEL = re.compile(
     r"(label|cat|category|categorie|class|classe|annotation|answer|judgement|judgment|rating|response)s?"
 )
@@ -37,7 +34,7 @@ _FEW_VALUES = 20
 SAMPLE = 1_000
 """Rows by which a table is recognised."""
 _LONG = 40  # characters
-_LEAST_JUDGES = 3  # columns with the same values that are taken for judges unasked
+LEAST_JUDGES = 3  # columns with the same values that are taken for judges unasked
 _MOST_SCALES = 300  # different sets of values of columns, which are no answers of judges where there are more
 _MOST = 0.9  # of the records: a few broken ones are named rather than hide the layout
 
@@ -185,7 +182,7 @@ class _Cells:
 
     def people(self) -> list[str]:
         """Return the columns with a name such as ``annotator``."""
-        return [name for name in self.names if _PERSON.search(name.lower())]
+        return [name for name in self.names if ColumnName(name).is_of_person]
 
 
 def _all_of(cells: Sequence[Any], kind: type | tuple[type, ...]) -> bool:
@@ -364,7 +361,7 @@ def _hold_answers(cells: Sequence[Any]) -> bool:
 
 
 def _keys_of(one: Mapping[str, Any]) -> tuple[Any, Any]:
-    person = next((key for key in one if _PERSON.search(str(key).lower())), None)
+    person = next((key for key in one if ColumnName(str(key)).is_of_person), None)
     return person, next((key for key in _CONTENTS if key in one), None)
 
 
@@ -640,7 +637,7 @@ class Wide(Layout):
             return None
         for answers in _numbered(cells.names).values():
             is_answer = not any(_are_texts(cells.of(name)) for name in answers)
-            if is_answer and len(answers) >= _LEAST_JUDGES and _people_beside(answers, cells.names):
+            if is_answer and len(answers) >= LEAST_JUDGES and _people_beside(answers, cells.names):
                 return cls.of(answers, cells.names)
         names = [name for name in cells.names if not _FLAG.match(name.lower()) and _are_classes(name, cells.of(name))]
         values = {name: frozenset(map(canonical, cells.of(name))) for name in names}
@@ -653,8 +650,8 @@ class Wide(Layout):
             groups.append([name for name, found in values.items() if found in same])
         largest = max(groups, key=len, default=[])
         numbered = max(_numbered(largest).values(), key=len, default=[])  # label1 to label5, beside gold_label
-        largest = numbered if len(numbered) >= _LEAST_JUDGES else largest
-        return replace(cls.of(largest, cells.names), is_doubtful=True) if len(largest) >= _LEAST_JUDGES else None
+        largest = numbered if len(numbered) >= LEAST_JUDGES else largest
+        return replace(cls.of(largest, cells.names), is_doubtful=True) if len(largest) >= LEAST_JUDGES else None
 
     def flags(self) -> Mapping[str, Sequence[str]]:
         """Return the columns."""
@@ -681,7 +678,7 @@ def _numbered(names: Sequence[str]) -> dict[str, list[str]]:
 
 def _names_people(prefix: str) -> bool:
     """Whether columns that begin so have people, such as ``TurkId1`` and ``worker_2``."""
-    return _PERSON.search(prefix.lower().rstrip(" _.-")) is not None or prefix.lower().endswith("id")
+    return ColumnName(prefix).is_of_person or prefix.lower().endswith("id")
 
 
 def _people_beside(answers: Sequence[str], names: Sequence[str]) -> dict[str, str]:

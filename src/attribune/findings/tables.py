@@ -313,7 +313,8 @@ SENTENCES: Sentences = {
     "numbers-with-signs": "column {column!r} has numbers with a sign, such as {example!r}, which are read as names: "
     "write the numbers alone, and they are compared as numbers",
     "lost-digits": "column {column!r} has numbers without their last digits, such as {example!r}, as spreadsheets "
-    "write long ones: several ids are one value, so it is left out; export it again with these cells as text",
+    "write long ones: several ids would be one value, so it is left out; export it again with these cells as text, or "
+    "name it as an attribute if it has amounts",
     "decimal-commas": _decimal_commas,
     "thousands-points": _thousands_points,
 }

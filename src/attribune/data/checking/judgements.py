@@ -5,16 +5,14 @@ Shapes: n rows.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from attribune.core.arrays import DoubleArray, IntArray
+from attribune.data.checking.names import ColumnName
 from attribune.data.checking.profiles import ColumnProfile
 
-OF_JUDGES = re.compile(r"(^|[^a-z])(annotator|judge|rater|coder|worker|labell?er|expert)s?([^a-z]|$)")
-"""A name, in small letters, of a column with judges, or with the answers of one."""
 _LEAST_EQUAL = 20.0  # rows of one text that would have the same value by chance
 _LEAST_NAMED = 3.0  # where the column has the name of judges
 _NEARLY_ALL = 0.99
@@ -56,7 +54,7 @@ def judge_among(profiles: Sequence[ColumnProfile], texts: IntArray) -> str | Non
     """Return the column of those who judge the texts, the one with the most values; None where nobody does."""
 
     def judges(one: ColumnProfile) -> bool:
-        least = _LEAST_NAMED if OF_JUDGES.search(one.name.lower()) else _LEAST_EQUAL
+        least = _LEAST_NAMED if ColumnName(one.name).means("judge") else _LEAST_EQUAL
         return never_twice(one.codes.codes, texts, least=least) is not None
 
     people = [one for one in profiles if one.kind in ("text", "number") and one.values > 2 and judges(one)]

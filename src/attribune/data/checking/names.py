@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Literal
 
-Meaning = Literal["text", "label", "time", "id", "group"]
+Meaning = Literal["text", "label", "time", "id", "group", "judge"]
 Language = Literal["en", "de", "fr", "es", "it", "nl", "pt", "ru", "zh", "ja", "ko", "ar"]
 
 NAMES: Mapping[Meaning, Mapping[Language, str]] = {
@@ -85,6 +85,20 @@ NAMES: Mapping[Meaning, Mapping[Language, str]] = {
         "ko": "사용자 고객 저자 제품 상품 매장 도시 성별 국가 언어",
         "ar": "المستخدم العميل المؤلف المنتج المتجر المدينة مدينة الجنس البلد اللغة",
     },
+    "judge": {
+        "en": "annotator judge rater coder worker turker labeler labeller expert",
+        "de": "bewerter gutachter kodierer codierer",
+        "fr": "annotateur juge evaluateur codeur",
+        "es": "anotador juez evaluador codificador",
+        "it": "annotatore giudice valutatore",
+        "nl": "beoordelaar",
+        "pt": "anotador juiz avaliador",
+        "ru": "аннотатор разметчик эксперт оценщик",
+        "zh": "标注者 标注员 评审",
+        "ja": "評価者 注釈者 アノテーター",
+        "ko": "평가자 주석자",
+        "ar": "المقيم المحكم",
+    },
 }
 """Words, without accents, of the names of columns. A word may mean several things: the values decide between them."""
 
@@ -92,7 +106,7 @@ _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _COMPOUNDS: tuple[Language, ...] = ("de", "nl")  # languages that write Kundenbewertung in one word
 _WITHOUT_SPACES: tuple[Language, ...] = ("zh", "ja")
 _LAST = ("text", "id")  # what the last word of a name alone says
-_PLURALS = ("text", "label")
+_PLURALS = ("text", "label", "judge")
 _OWNERS = "|".join(f"{NAMES['text']['en']} {NAMES['group']['en']}".split())
 _ID = rf"(^|_)({_OWNERS})?ids?$"  # also tweetid, and userid
 _ALSO: Mapping[Meaning, str] = {
@@ -102,16 +116,25 @@ _ALSO: Mapping[Meaning, str] = {
 }
 
 
+def _by_language(meaning: Meaning) -> Mapping[Language, list[str]]:
+    return {language: [_plain(word) for word in words.split()] for language, words in NAMES[meaning].items()}
+
+
+def _any_of(by_language: Mapping[Language, list[str]]) -> str:
+    return "|".join(dict.fromkeys(word for words in by_language.values() for word in words))
+
+
 def _pattern(meaning: Meaning) -> re.Pattern[str]:
-    by_language = {language: [_plain(word) for word in words.split()] for language, words in NAMES[meaning].items()}
-    alone = "|".join(dict.fromkeys(word for words in by_language.values() for word in words))
+    by_language = _by_language(meaning)
     joined = [word for language in _COMPOUNDS for word in by_language[language] if len(word) > 4 or word == "nr"]
     joined += [word for language in _WITHOUT_SPACES for word in by_language[language] if len(word) > 1]
     joined += by_language["en"] if meaning == "text" else []
     plural = "s?" if meaning in _PLURALS else ""
     end = "$" if meaning in _LAST else "(_|$)"
     also = [_ALSO[meaning]] if meaning in _ALSO else []
-    return re.compile("|".join([f"(^|_)({alone}){plural}{end}", f"({'|'.join(joined)}){plural}$", *also]))
+    return re.compile(
+        "|".join([f"(^|_)({_any_of(by_language)}){plural}{end}", f"({'|'.join(joined)}){plural}$", *also])
+    )
 
 
 class ColumnName:
@@ -128,6 +151,11 @@ class ColumnName:
     def means(self, meaning: Meaning) -> bool:
         """Whether it says that the column is one of these."""
         return _PATTERNS[meaning].search(self._words) is not None
+
+    @property
+    def is_of_person(self) -> bool:
+        """Whether it ends with the word for one who judges or writes, as ``annotator`` and ``user_email`` do."""
+        return _PERSON.search(self.plain) is not None
 
     @property
     def is_of_ids(self) -> bool:
@@ -159,3 +187,6 @@ def _plain(name: str) -> str:
 
 
 _PATTERNS: Mapping[Meaning, re.Pattern[str]] = {meaning: _pattern(meaning) for meaning in NAMES}
+_PERSON = re.compile(
+    rf"(^|_)({_any_of(_by_language('judge'))}|user|username|reviewer|completed_by)s?(_?(id|name|email)s?)?$"
+)

@@ -19,7 +19,7 @@ from attribune.data.checking.findings import (
     presence_finding,
     together_finding,
 )
-from attribune.data.checking.judgements import OF_JUDGES, is_told_by, numbers_the_texts
+from attribune.data.checking.judgements import is_told_by, numbers_the_texts
 from attribune.data.checking.names import ColumnName
 from attribune.data.checking.nesting import said_by_others
 from attribune.data.checking.orders import ordered_classes
@@ -46,7 +46,10 @@ _COMPARED = {"text": "anchor", "text_pair": "positive", "text_negative": "negati
 _PREFERRED = {"prompt": "prompt", "text": "chosen", "text_pair": "rejected"}  # as trl has them
 _PARTS = frozenset("train training val valid validation dev development eval test testing".split())  # noqa: SIM905
 _OF_ANSWER = re.compile(r"(?P<answer>.+)([:._ ]confidence|_gold)", re.IGNORECASE)
-_OF_CLASSES = re.compile(r"(^|_)(class|category|topic|intent)(_(id|index|code|number))?$")
+_OF_CLASSES = re.compile(
+    r"(^|_)(class|category|topic|intent|klasse|kategorie|thema|classe|categorie|clase|categoria|tema|"
+    r"категория|тема|类别|分类|分類)(_(id|index|code|number))?$"
+)
 _OR_OF_LABELS = re.compile(r"(^|_)(label|target)(_id)?$")  # which may also be ratings, if they begin with 1
 _LIKE_A_DATE = re.compile(r"\d\D+\d")
 _LOOKED_AT = 200  # values
@@ -61,7 +64,9 @@ _EXPLAINS_ALL = 0.9  # share of the variance of classes, which a threshold at th
 _BESIDE = 2  # distance of a name that has the word for a label beside other words
 _OF_A_MODEL = re.compile(r"(^|_)(scores?|overall|confidence)($|_)")  # or a judgement
 _OF_ROWS = re.compile(r"(^|_)(average|avg|mean)(_|$)")  # the same for several rows
-_ONE_OF_SEVERAL = re.compile(r"^(?!q|item|aspect|criteri|dimension|frage|pregunta).*\d|^.$")  # rater2 and A, not q2
+_ONE_OF_SEVERAL = re.compile(
+    r"^(?!q|item|aspe[ck]t|[ck]rit|dimension|frage|vraag|pregunta|pergunta|domanda|вопрос|问题|質問|문항).*\d|^.$"
+)  # rater2 and A, not q2
 _SHOWN = 5  # columns that may be the label, too
 _FEW_VALUES = 20  # up to which numbers are categories
 _MANY_CLASSES = 200
@@ -556,7 +561,7 @@ def guess_aspects(columns: Sequence[ColumnProfile], *, is_judged: bool = False) 
         is_judged: whether a column says who judges, and so none has the answers of one judge.
     """
     names = [one.name for one in columns]
-    are_judges = any(_ONE_OF_SEVERAL.search(name) or OF_JUDGES.search(name) for name in map(str.lower, names))
+    are_judges = any(_ONE_OF_SEVERAL.search(name.lower()) or ColumnName(name).means("judge") for name in names)
     if are_judges or is_one_hot(columns):
         return None
     words = f"each is one of its own; if one of them is the label, name it with {as_argument('data.label')}"

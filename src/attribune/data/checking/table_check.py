@@ -50,7 +50,7 @@ from attribune.data.checking.roles import (
     unusable_labels,
 )
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
-from attribune.data.judgement_layouts import Layout, find_export
+from attribune.data.judgement_layouts import LEAST_JUDGES, Layout, find_export
 from attribune.data.selection import missing_label_words
 from attribune.data.splits import parts_at_random
 from attribune.data.tables import TableFile, options_of, read_table, table_source_name
@@ -418,10 +418,12 @@ class _Columns:
             roles = guess(is_labelled=False) | dict.fromkeys(layout.used, role)
         target = next((profiles[name] for name, role in roles.items() if role.role == "label"), None)
         if several is None and target is not None and label is None and not _is_named(target.name):
-            answers = [one for one in listed if roles[one.name] == ANSWER and one.has_values_of(target)]
-            several = guess_aspects([target, *answers], is_judged=True) if len(answers) > 1 else None
+            answers = [one for one in listed if roles[one.name] == ANSWER or roles[one.name].role == "attribute"]
+            alike = [target, *(one for one in answers if one.has_values_of(target))]
+            if len(alike) >= LEAST_JUDGES and not has_opposites(alike):
+                several = guess_aspects(alike, is_judged=judge is not None)
             if several is not None:
-                roles |= dict.fromkeys([target.name, *(one.name for one in answers)], RoleOf(role="label"))
+                roles |= dict.fromkeys((one.name for one in alike), RoleOf(role="label"))
         task = None if target is None else guess_task(target, is_judged=judge is not None)
         if compared or several:
             task = compared or several
