@@ -418,12 +418,8 @@ class _Columns:
             roles = guess(is_labelled=False) | dict.fromkeys(layout.used, role)
         target = next((profiles[name] for name, role in roles.items() if role.role == "label"), None)
         if several is None and target is not None and label is None and not _is_named(target.name):
-            answers = [one for one in listed if roles[one.name] == ANSWER or roles[one.name].role == "attribute"]
-            alike = [target, *(one for one in answers if one.has_values_of(target))]
-            if len(alike) >= LEAST_JUDGES and not has_opposites(alike):
-                several = guess_aspects(alike, is_judged=judge is not None)
-            if several is not None:
-                roles |= dict.fromkeys((one.name for one in alike), RoleOf(role="label"))
+            several, alike = _labels_like(target, listed, roles, is_judged=judge is not None)
+            roles |= dict.fromkeys(alike, RoleOf(role="label"))
         task = None if target is None else guess_task(target, is_judged=judge is not None)
         if compared or several:
             task = compared or several
@@ -457,6 +453,21 @@ class _Columns:
         """The label, if there is one, and not several."""
         labels = self.with_role("label")
         return labels[0] if len(labels) == 1 else None
+
+
+def _labels_like(
+    target: ColumnProfile, columns: Sequence[ColumnProfile], roles: Mapping[str, RoleOf], *, is_judged: bool
+) -> tuple[TaskGuess | None, Sequence[str]]:
+    """Return the task of columns with the values of the one that was guessed to be the label, and these columns.
+
+    None and no columns where they are no labels of their own.
+    """
+    answers = [one for one in columns if roles[one.name] == ANSWER or roles[one.name].role == "attribute"]
+    alike = [target, *(one for one in answers if one.has_values_of(target))]
+    if len(alike) < LEAST_JUDGES or has_opposites(alike):
+        return None, []
+    task = guess_aspects(alike, is_judged=is_judged)
+    return task, [] if task is None else [one.name for one in alike]
 
 
 def _is_named(name: str) -> bool:
