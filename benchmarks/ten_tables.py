@@ -395,6 +395,8 @@ class Cell:
         """The logits of the mean probabilities of the models of all folds, the last of which is the run of the cell."""
         rows = concatenate_datasets([parts["train"], parts["validation"]])
         folds = fold_numbers(rows, FOLDS, text=["text"], seed=self.seed)
+        classes = sorted(set(rows[table_of(self.table).label[0]]))  # of which a fold may lack some
+        options = {**options, "settings": {**options["settings"], "task.classes": classes}}
         logits = []
         for number in range(FOLDS):
             path = run.path if number == FOLDS - 1 else run.path.with_name(f"{run.path.name}.{number}")
