@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from attribune import check
-from attribune.data.checking.names import NAMES, ColumnName
 from attribune.data.checking.table_check import TableCheck
+from attribune.data.column_names import NAMES, ColumnName
 from attribune.data.selection import placeholder_texts
 from attribune.errors import DataError
 from attribune.runs.table_recipe import table_recipe

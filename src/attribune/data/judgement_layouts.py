@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from attribune.core.door import as_argument
 from attribune.core.wording import shortened
-from attribune.data.checking.names import ColumnName
+from attribune.data.column_names import ColumnName
 from attribune.data.file_options import file_word
 from attribune.data.span_tags import are_spans
 from attribune.errors import ConfigError, DataError

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from attribune.core.arrays import BoolArray, IntArray
-from attribune.data.checking.names import ColumnName
 from attribune.data.checking.profiles import ColumnProfile, column_codes, joint_codes
+from attribune.data.column_names import ColumnName
 from attribune.data.id_lists import numbered
 from attribune.data.selection import placeholder_finding, placeholder_texts
 from attribune.findings import Finding

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from attribune.core.arrays import DoubleArray, IntArray
-from attribune.data.checking.names import ColumnName
 from attribune.data.checking.profiles import ColumnProfile
+from attribune.data.column_names import ColumnName
 
 _LEAST_EQUAL = 20.0  # rows of one text that would have the same value by chance
 _LEAST_NAMED = 3.0  # where the column has the name of judges

@@ -20,7 +20,6 @@ from attribune.data.checking.findings import (
     together_finding,
 )
 from attribune.data.checking.judgements import is_told_by, numbers_the_texts
-from attribune.data.checking.names import ColumnName
 from attribune.data.checking.nesting import said_by_others
 from attribune.data.checking.orders import ordered_classes
 from attribune.data.checking.profiles import ColumnProfile, are_stars, number_codes
@@ -32,6 +31,7 @@ from attribune.data.checking.whole_numbers import (
     kind_of_numbers,
     row_numbers,
 )
+from attribune.data.column_names import ColumnName
 from attribune.data.text_files import UNNAMED
 from attribune.findings import Finding
 from attribune.schema.columns import NO_NUMBER

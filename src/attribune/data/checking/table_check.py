@@ -21,7 +21,6 @@ from attribune.core.wording import listed_counts
 from attribune.data.checking.copies import copy_findings, repeated_texts, text_findings
 from attribune.data.checking.findings import attribute_finding, shared_rows, written_finding
 from attribune.data.checking.judgements import has_opposites, judge_among
-from attribune.data.checking.names import ColumnName
 from attribune.data.checking.nesting import nesting_findings
 from attribune.data.checking.orders import ordered_classes
 from attribune.data.checking.profiles import (
@@ -49,6 +48,7 @@ from attribune.data.checking.roles import (
     left_out,
     unusable_labels,
 )
+from attribune.data.column_names import ColumnName
 from attribune.data.file_options import AS_FOUND, FileOptions, Reading
 from attribune.data.judgement_layouts import LEAST_JUDGES, Layout, find_export
 from attribune.data.selection import missing_label_words

@@ -22,8 +22,8 @@ import numpy as np
 
 from attribune.core.arrays import BoolArray, DoubleArray, IntArray
 from attribune.data.checking.judgements import never_twice
-from attribune.data.checking.names import ColumnName
 from attribune.data.checking.profiles import Codes, ColumnProfile
+from attribune.data.column_names import ColumnName
 
 _WINDOW = 10  # distinct numbers that follow each other
 _FEW = 100  # distinct numbers, below which a scale can have favourite answers
