@@ -411,7 +411,8 @@ def test_columns_with_the_same_values_are_labels_unless_their_names_are_those_of
     assert check(rows.set_axis(["text", "Q1", "Q2", "Q3"], axis=1)).names("label") == ["Q1", "Q2", "Q3"]
     by_user = check(rows.assign(user=[f"u{place % 40}" for place in PLACES]))
     assert (by_user.names("label"), by_user.names("attribute")) == ([*shares], ["user"])
-    for judges in (["coder1", "coder2", "coder3"], ["rater_anna", "rater_bob", "rater_cem"], ["A", "B", "C"]):
+    named = [f"{word}{number}" for word in ("coder", "critic") for number in (1, 2, 3)]
+    for judges in (named[:3], named[3:], ["rater_anna", "rater_bob", "rater_cem"], ["A", "B", "C"]):
         assert check(rows.set_axis(["text", *judges], axis=1)).command.startswith("attribune data judgements")
 
 

@@ -86,7 +86,7 @@ NAMES: Mapping[Meaning, Mapping[Language, str]] = {
         "ar": "المستخدم العميل المؤلف المنتج المتجر المدينة مدينة الجنس البلد اللغة",
     },
     "judge": {
-        "en": "annotator judge rater coder worker turker labeler labeller expert",
+        "en": "annotator judge rater coder worker turker labeler labeller expert critic",
         "de": "bewerter gutachter kodierer codierer",
         "fr": "annotateur juge evaluateur codeur",
         "es": "anotador juez evaluador codificador",

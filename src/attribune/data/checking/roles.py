@@ -65,7 +65,7 @@ _BESIDE = 2  # distance of a name that has the word for a label beside other wor
 _OF_A_MODEL = re.compile(r"(^|_)(scores?|overall|confidence)($|_)")  # or a judgement
 _OF_ROWS = re.compile(r"(^|_)(average|avg|mean)(_|$)")  # the same for several rows
 _ONE_OF_SEVERAL = re.compile(
-    r"^(?!q|item|aspe[ck]t|[ck]rit|dimension|frage|vraag|pregunta|pergunta|domanda|вопрос|问题|質問|문항).*\d|^.$"
+    r"^(?!q|item|aspe[ck]t|[ck]riteri|dimension|frage|vraag|pregunta|pergunta|domanda|вопрос|问题|質問|문항).*\d|^.$"
 )  # rater2 and A, not q2
 _SHOWN = 5  # columns that may be the label, too
 _FEW_VALUES = 20  # up to which numbers are categories
