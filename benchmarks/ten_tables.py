@@ -87,8 +87,13 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "attribute dropout 0.4": {"method.attribute_dropout": 0.4},
     "weight decay 0.1": {"training.weight_decay": 0.1},
     "vectors from 0.002": {"method.initial_vector": 0.002},
+    "calibrated loss": {"training.select_by": "calibrated_loss"},
     MEAN: {},
+    "five folds": {},
+    "five folds, loss": {"training.select_by": "loss"},
 }
+FOLDED = ("five folds", "five folds, loss")
+"""Cross-validated runs of the training and the validation rows; their saved network is tested."""
 TRIALS = {name: {"settings": {"training.blend": "never", **one}} for name, one in (_EPOCHS | _CHANGES).items()}
 """Arguments of `train` that are tried on few rows, where they change its default: five epochs, or 100 steps."""
 COMPARED = {REFERENCE, "boosting", NETWORK, TEN_EPOCHS}
@@ -348,13 +353,22 @@ class Cell:
         """Whether its test rows have scores, and not its results alone."""
         return self.own_logits(folder).is_file() or self.run(folder).is_finished
 
+    def labels(self, folder: Path) -> RunFolder:
+        """The run of a cross-validated cell that has the labels of its test rows, in place of those of the folds."""
+        path = self.run(folder).path
+        return RunFolder(path.with_name(f"{path.name}.labels"))
+
+    def scores(self, folder: Path) -> StoredScores:
+        """What is stored of the test rows, by another run where that of the cell is gone or has other rows."""
+        runs = (self.labels(folder), self.run(folder), self.beside(REFERENCE).run(folder))
+        return StoredScores.read(next(run for run in runs if run.is_finished).path)
+
     def metrics(self, folder: Path, most: int | None) -> dict[str, Metric]:
         """The metrics over the test rows.
 
         What is drawn for an interval is what they share: stories, texts and who judged them, or speakers.
         """
-        table, reference = table_of(self.table), self.beside(REFERENCE).run(folder)
-        scores = StoredScores.read((self.run(folder) if self.run(folder).is_finished else reference).path)
+        table, scores = table_of(self.table), self.scores(folder)
         found, own = scores.parts["test"], self.own_logits(folder)
         kinds = [table.group] if table.group else list(unpacked_clusters(found))
         settings = ClusterSettings(cluster=tuple(kinds or [TEXT]), texts=("text",), judges=())
@@ -366,7 +380,7 @@ class Cell:
         """Do it, unless it is done or another process is about it."""
         run, table = self.run(folder), table_of(self.table)
         with locked(run.path.with_name(f"{run.path.name}.lock")) as is_free:
-            if not is_free or run.is_finished:
+            if not is_free or (run.is_finished and (self.setting not in FOLDED or self.labels(folder).is_finished)):
                 return
             print(f"\n{self.key}", file=sys.stderr, flush=True)
             parts = table.parts(self.seed, rows)
@@ -384,12 +398,28 @@ class Cell:
             if self.setting == MEAN:
                 np.save(self.own_logits(folder), self._mean(run, parts, options))
                 return
+            if self.setting in FOLDED:
+                self._train_folds(folder, parts, options)
+                return
             train(parts["train"], run.path, resume=True, reporter=ConsoleReporter(), **options)
             predictor = load_predictor(run.path)
             if predictor.blend is not None:
                 alone = predictor.without_blend().logits(parts["test"])[0]
                 np.save(self.beside("injector").own_logits(folder), alone)
             shutil.rmtree(run.model)
+
+    def _train_folds(self, folder: Path, parts: Mapping[str, Dataset], options: Mapping[str, Any]) -> None:
+        """Train on folds, and score the test rows by the network that is saved."""
+        run = self.run(folder)
+        rows = concatenate_datasets([parts["train"], parts["validation"]])
+        alike = {name: one for name, one in options.items() if name not in ("validation", "test")}
+        train(rows, run.path, folds=FOLDS, resume=True, reporter=ConsoleReporter(), **alike)
+        predictor = load_predictor(run.path)
+        np.save(self.own_logits(folder), predictor.logits(parts["test"])[0])
+        classes = sorted(set(rows[table_of(self.table).label[0]]))
+        linear = {**options, "method": REFERENCE, "settings": {"task.classes": classes}}
+        train(parts["train"], self.labels(folder).path, resume=True, **linear)
+        shutil.rmtree(run.model)
 
     def _mean(self, run: RunFolder, parts: Mapping[str, Dataset], options: Mapping[str, Any]) -> Array:
         """The logits of the mean probabilities of the models of all folds, the last of which is the run of the cell."""
@@ -407,9 +437,9 @@ class Cell:
         return np.log(np.mean(softmax(np.stack(logits), axis=-1), axis=0))
 
 
-def record(run: RunFolder, own: Path) -> dict[str, Any]:
+def record(cell: Cell, folder: Path) -> dict[str, Any]:
     """What a finished run says of its rows, or a file of other logits of its test rows."""
-    results, scores = run.read_results(), StoredScores.read(run.path)
+    results, scores, own = cell.run(folder).read_results(), cell.scores(folder), cell.own_logits(folder)
     arrays = scores.parts["test"]
     proper = scores.task.proper_score(arrays["logits"], arrays["labels"])
     assert proper is not None
@@ -542,7 +572,7 @@ def main() -> None:
         except AttribuneError as error:
             print(f"{cell.key} failed: {error}", file=sys.stderr, flush=True)
         if run.is_finished and cell.key not in read_results(options.output)["cells"]:
-            found = record(run, cell.own_logits(options.folder))
+            found = record(cell, options.folder)
             add_result(options.output, options.folder, "cells", cell.key, found)
         compare(options.output, options.folder, cell.table, options.rows)
     print(f"written: {options.output}")

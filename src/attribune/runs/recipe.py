@@ -339,8 +339,9 @@ class TrainingRecipe(Settings):
     select_by: Name = described(
         AUTO,
         "what selects the saved weights on the validation rows, and the penalty of linear models: `loss`, "
-        "`main_metric`, or a metric of the task; `auto` is the loss, which changes while an accuracy still "
-        "stands, and for the similarity of pairs and triplets the main metric",
+        "`calibrated_loss` (that at its best temperature), `main_metric`, or a metric of the task; `auto` is the loss, "
+        "which changes while an accuracy still stands, with [folds](data.md#folds) the calibrated one, and for the "
+        "similarity of pairs and triplets the main metric",
     )
     calibration: bool = described(
         True,

@@ -16,6 +16,7 @@ from attribune.runs.learner import BackboneRecipe, Learner, MethodLearner
 from attribune.runs.recipe import DataRecipe, Recipe, TrainingRecipe, TransferRecipe
 from attribune.schema.kinds import Kind
 from attribune.tasks import Task
+from attribune.tasks.base import AUTO, CALIBRATED_LOSS
 from attribune.tasks.capabilities import LINEAR, can
 
 SHUFFLED = "shuffled"
@@ -136,6 +137,15 @@ class TrainingPlan:
     def as_trained(self) -> Self:
         """Return the plan of a model to which nothing is fitted after its training."""
         return replace(self, blends=False, training=self.training.model_copy(update={"calibration": False}))
+
+    def cross_validated(self) -> Self:
+        """Return the plan of a run on folds, whose temperature is fitted on so many rows that it selects weights, too.
+
+        The loss rises early where a network of few rows grows too sure, while its answers still get better.
+        """
+        if self.training.select_by != AUTO or not self.training.calibration:
+            return self
+        return replace(self, training=self.training.model_copy(update={"select_by": CALIBRATED_LOSS}))
 
     @property
     def hides_attributes(self) -> bool:

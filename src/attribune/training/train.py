@@ -316,6 +316,11 @@ def _run(
         plan = plan.with_max_length(longer.values["size"])
         comparisons = {name: other.with_max_length(longer.values["size"]) for name, other in comparisons.items()}
         from_main(partial(folder.replace_recipe, plan.recipe))
+    if data.folds:
+        plan, comparisons = (
+            plan.cross_validated(),
+            {name: other.cross_validated() for name, other in comparisons.items()},
+        )
     training = _Training.of(plan, folder, data, reporter)
     from_main(lambda: _check_same_rows(folder, rows_digest(training.data, plan.data)))
 

@@ -28,6 +28,8 @@ from attribune.errors import ModelFolderError
 from attribune.metrics.metric import MetricInfo
 from attribune.models.base import ConditionedModel
 from attribune.runs.recipe import TrainingRecipe
+from attribune.tasks.base import CALIBRATED_LOSS
+from attribune.tasks.calibration import calibrated_score
 from attribune.training.distributed import PATIENCE, all_rows, backend
 from attribune.training.optimizer import build_optimizer, clip_gradients
 
@@ -87,7 +89,7 @@ class AttributeTrainer(transformers.Trainer):
             train_dataset=train,
             eval_dataset=validation if isinstance(validation, EncodedRows) else _sorted(validation, model),
             data_collator=model.collator(),
-            compute_metrics=_metrics_of(model),
+            compute_metrics=_metrics_of(model, selected_by=args.metric_for_best_model),
             preprocess_logits_for_metrics=model.row_scores,
             callbacks=[_EpochOrder(), *callbacks],
             optimizers=(optimizer, None),
@@ -267,10 +269,13 @@ def training_arguments(
     return arguments
 
 
-def _metrics_of(model: ConditionedModel) -> Callable[[EvalPrediction], dict[str, float]]:
+def _metrics_of(model: ConditionedModel, *, selected_by: str | None) -> Callable[[EvalPrediction], dict[str, float]]:
     def compute(prediction: EvalPrediction) -> dict[str, float]:
-        metrics = model.task.metrics(np.asarray(prediction.predictions), np.asarray(prediction.label_ids))
-        return {name: metric.value() for name, metric in metrics.items()}
+        task, logits, labels = model.task, np.asarray(prediction.predictions), np.asarray(prediction.label_ids)
+        found = {name: metric.value() for name, metric in task.metrics(logits, labels).items()}
+        if selected_by == CALIBRATED_LOSS:
+            found[CALIBRATED_LOSS] = calibrated_score(task, logits, labels)
+        return found
 
     return compute
 
