@@ -90,9 +90,9 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "calibrated loss": {"training.select_by": "calibrated_loss"},
     MEAN: {},
     "five folds": {},
-    "five folds, loss": {"training.select_by": "loss"},
+    "folds by the loss": {"training.select_by": "loss"},
 }
-FOLDED = ("five folds", "five folds, loss")
+FOLDED = ("five folds", "folds by the loss")
 """Cross-validated runs of the training and the validation rows; their saved network is tested."""
 TRIALS = {name: {"settings": {"training.blend": "never", **one}} for name, one in (_EPOCHS | _CHANGES).items()}
 """Arguments of `train` that are tried on few rows, where they change its default: five epochs, or 100 steps."""
@@ -492,7 +492,7 @@ def compare(output: Path, folder: Path, table: str, most: int | None) -> None:
         if name == table and Cell(table=table, setting=setting, seed=int(seed)).has_scores(folder):
             seeds.setdefault(setting, []).append(int(seed))
     usual = NETWORK if most is None or most > _FEW else TEN_EPOCHS
-    theirs_of = dict.fromkeys(_EPOCHS, NETWORK) | dict.fromkeys(_CHANGES, usual)
+    theirs_of = dict.fromkeys(_EPOCHS, NETWORK) | dict.fromkeys(_CHANGES, usual) | {FOLDED[0]: FOLDED[1]}
     pairs = [(name, theirs_of.get(name, REFERENCE)) for name in seeds]
     for mine, theirs in [*pairs, *((DEFAULT, name) for name in seeds)]:
         both = {*seeds.get(mine, [])} & {*seeds.get(theirs, [])}
