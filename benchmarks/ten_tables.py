@@ -87,7 +87,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "attribute dropout 0.4": {"method.attribute_dropout": 0.4},
     "weight decay 0.1": {"training.weight_decay": 0.1},
     "vectors from 0.002": {"method.initial_vector": 0.002},
-    "calibrated loss": {"training.select_by": "calibrated_loss"},
+    "last weights": {"training.select_by": "last"},
     MEAN: {},
     "five folds": {},
     "folds by the loss": {"training.select_by": "loss"},

@@ -83,7 +83,7 @@ def test_no_fold_trains_on_what_it_scores_and_all_rows_are_scored_once(split: di
 def test_the_figures_are_of_all_rows_and_the_predictions_of_the_folds(run: RunFolder) -> None:
     results, scores = run.read_results(), StoredScores.read(run.path)
     assert results.rows == {"train": 216, "test": 240}
-    assert results.training.selected_by == "calibrated_loss"
+    assert results.training.selected_by == "last"
     assert [one.name for one in results.models[:3]] == ["pln", "pln, attributes hidden", "adapter"]
     assert {"linear", "attributes-only", "majority"} <= {one.name for one in results.models}
     part = scores.parts["test"]

@@ -17,7 +17,7 @@ from attribune.metrics.metric import metric_info
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe, TrainingRecipe
 from attribune.runs.stored_scores import StoredScores
-from attribune.tasks import Classification, Preference, Rating, Regression, Similarity
+from attribune.tasks import Classification, Preference, Rating, Regression, Similarity, Task
 from attribune.tasks.base import selection_score, validation_score
 from attribune.training.plan import TrainingPlan
 from attribune.training.scoring import selection_metric
@@ -57,7 +57,7 @@ def run_of(
         ("rating", None, "loss"),
         pytest.param("ordinal", None, "loss", marks=pytest.mark.exhaustive),
         ("classification", "main_metric", "accuracy"),
-        ("classification", "calibrated_loss", "calibrated_loss"),
+        ("classification", "last", "last"),
         pytest.param("rating", "rmse", "rmse", marks=pytest.mark.exhaustive),
         pytest.param("classification", None, "loss", marks=pytest.mark.exhaustive),
     ],
@@ -73,12 +73,16 @@ def test_the_best_check_by_that_metric_is_kept(folder: Path, kind: str, select_b
     assert results.training.best_step == best
     assert results.training.best_value == pytest.approx(checks[best])
     card = (run.model / "README.md").read_text(encoding="utf-8")
-    assert f"the best by {chosen.replace('_', ' ')} on the validation rows at step {best}" in card
+    assert (
+        "whose last weights are kept"
+        if chosen == "last"
+        else f"the best by {chosen} on the validation rows at step {best}"
+    ) in card
 
 
 @pytest.mark.parametrize("method", ["tokens", "linear"])
 def test_a_metric_that_the_task_does_not_compute_is_refused_before_the_training(folder: Path, method: str) -> None:
-    with pytest.raises(ConfigError, match=r"is 'acuracy': write auto, loss, calibrated_loss, main_metric, or a"):
+    with pytest.raises(ConfigError, match=r"is 'acuracy': write auto, loss, last, main_metric, or a"):
         run_of(folder, "rating", method=method, select_by="acuracy")
     assert not (folder / "rating-acuracy").exists()
 
@@ -96,16 +100,18 @@ def test_the_loss_selects_unless_it_is_no_proper_score() -> None:
     assert selection_metric(Similarity(form="triplets"), TrainingRecipe()).name == "accuracy"
 
 
-def test_folds_select_by_the_calibrated_loss_unless_something_else_is_named() -> None:
-    def selected_by(**training: Any) -> str:
+def test_folds_keep_the_last_weights_unless_something_else_is_named() -> None:
+    def selected_by(task: Task, **training: Any) -> str:
         data = {"train": "rows.csv", "text": "text", "label": "stars"}
-        plan = TrainingPlan.of(Recipe.from_dict({"data": data, "training": training})).cross_validated()
-        return selection_metric(Classification(classes=2), plan.training).name
+        plan = TrainingPlan.of(
+            Recipe.from_dict({"data": data, "method": {"name": "none"}, "training": training})
+        ).cross_validated(task)
+        return selection_metric(task, plan.training).name
 
-    assert selected_by() == "calibrated_loss"
-    assert selected_by(select_by="loss") == selected_by(calibration=False) == "loss"
-    numbers = Regression(mean=0.0, std=1.0)
-    assert selection_metric(numbers, TrainingRecipe(select_by="calibrated_loss")).name == "loss"
+    classes = Classification(classes=2)
+    assert selected_by(classes) == "last"
+    assert selected_by(classes, select_by="loss") == selected_by(classes, calibration=False) == "loss"
+    assert selected_by(Regression(mean=0.0, std=1.0)) == "loss", "nothing cures what it has learned too well"
 
 
 LOGITS, IDS = np.array([[2.0, 0.0], [0.0, 1.0], [0.0, 3.0]]), np.array([0, 1, 0])

@@ -68,7 +68,7 @@ _SHARES = (
     *("rouge_1", "rouge_2", "rouge_l", "chrf"),
 )
 _ERRORS = (
-    *("loss", "calibrated_loss", "rmse", "mae", "log_loss", "perplexity"),
+    *("loss", "rmse", "mae", "log_loss", "perplexity"),
     *("cross_entropy", "manhattan", "jensen_shannon", "wasserstein", "absolute_distance", "worst_tenth"),
 )
 _CORRELATIONS = ("matthews", "kappa", "pearson", "spearman")  # no shares: they go below 0

@@ -339,9 +339,9 @@ class TrainingRecipe(Settings):
     select_by: Name = described(
         AUTO,
         "what selects the saved weights on the validation rows, and the penalty of linear models: `loss`, "
-        "`calibrated_loss` (that at its best temperature), `main_metric`, or a metric of the task; `auto` is the loss, "
-        "which changes while an accuracy still stands, with [folds](data.md#folds) the calibrated one, and for the "
-        "similarity of pairs and triplets the main metric",
+        "`main_metric`, or a metric of the task; `last` keeps the last ones; `auto` is the loss, which changes while an "
+        "accuracy still stands, for the similarity of pairs and triplets the main metric, and with "
+        "[folds](data.md#folds) `last` where probabilities are calibrated",
     )
     calibration: bool = described(
         True,

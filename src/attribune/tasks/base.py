@@ -306,7 +306,7 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-AUTO, LOSS, CALIBRATED_LOSS, MAIN_METRIC = "auto", "loss", "calibrated_loss", "main_metric"
+AUTO, LOSS, LAST, MAIN_METRIC = "auto", "loss", "last", "main_metric"
 """What may be named to select by, beside the metrics of a task."""
 
 
@@ -321,15 +321,14 @@ def selection_score(task: Task, logits: Array, labels: Array, *, by: str = LOSS)
     """Return the score of validation rows by which models are compared that were trained on the same rows.
 
     Args:
-        by: ``auto``, ``loss`` and ``calibrated_loss`` are the proper score of the task, which distinguishes models on
-            few rows better than an accuracy, or the main metric of a task without one; ``main_metric``, or the name of
-            a metric.
+        by: ``auto``, ``loss`` and ``last`` are the proper score of the task, which distinguishes models on few rows
+            better than an accuracy, or the main metric of a task without one; ``main_metric``, or the name of a metric.
 
     Raises:
         ConfigError: for a metric that the task does not compute.
     """
     metrics = task.metrics(logits, labels)
-    if by in (AUTO, LOSS, CALIBRATED_LOSS):
+    if by in (AUTO, LOSS, LAST):
         proper = task.proper_score(logits, labels)
         return metrics[task.main_metric] if proper is None else proper
     if by == MAIN_METRIC:
@@ -342,7 +341,7 @@ def selection_score(task: Task, logits: Array, labels: Array, *, by: str = LOSS)
 def unknown_selection(by: str, task: Task, computed: Iterable[str]) -> ConfigError:
     """Return the error for a name that is no metric of the task."""
     return ConfigError(
-        f"training.select_by is {by!r}: write auto, loss, calibrated_loss, main_metric, or a metric of the task "
+        f"training.select_by is {by!r}: write auto, loss, last, main_metric, or a metric of the task "
         f"{task.kind!r}, "
         f"{', '.join(computed)}; others are computed where task.score_by names them"
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from attribune.core.arrays import Array
 from attribune.metrics.metric import Metric
-from attribune.tasks.base import Task, validation_score
+from attribune.tasks.base import Task
 
 _CALIBRATED = ("log_loss", "cross_entropy")
 _DEVIATION = 0.5
@@ -44,12 +44,6 @@ def fit_temperature(task: Task, logits: Array, labels: Array, *, rows: float | N
         penalised, bounds=(-math.log(_LARGEST), math.log(_LARGEST)), method="bounded", options={"xatol": 1e-3}
     )
     return round(math.exp(float(best.x)), 4)
-
-
-def calibrated_score(task: Task, logits: Array, labels: Array) -> float:
-    """Return `validation_score` at the temperature that `fit_temperature` finds: lower is better."""
-    temperature = fit_temperature(task, logits, labels)
-    return validation_score(task, logits if temperature is None else np.asarray(logits) / temperature, labels)
 
 
 def fit_weights(

@@ -16,8 +16,8 @@ from attribune.runs.learner import BackboneRecipe, Learner, MethodLearner
 from attribune.runs.recipe import DataRecipe, Recipe, TrainingRecipe, TransferRecipe
 from attribune.schema.kinds import Kind
 from attribune.tasks import Task
-from attribune.tasks.base import AUTO, CALIBRATED_LOSS
-from attribune.tasks.capabilities import LINEAR, can
+from attribune.tasks.base import AUTO, LAST
+from attribune.tasks.capabilities import CALIBRATION, LINEAR, can
 
 SHUFFLED = "shuffled"
 """Among the methods to compare with: the same method on shuffled attributes."""
@@ -138,14 +138,14 @@ class TrainingPlan:
         """Return the plan of a model to which nothing is fitted after its training."""
         return replace(self, blends=False, training=self.training.model_copy(update={"calibration": False}))
 
-    def cross_validated(self) -> Self:
-        """Return the plan of a run on folds, whose temperature is fitted on so many rows that it selects weights, too.
+    def cross_validated(self, task: Task) -> Self:
+        """Return the plan of a run on folds, whose temperature is fitted on all rows: the last weights are kept.
 
-        The loss rises early where a network of few rows grows too sure, while its answers still get better.
+        The loss of few validation rows rises early, where a network grows too sure, while its answers still get better.
         """
-        if self.training.select_by != AUTO or not self.training.calibration:
+        if self.training.select_by != AUTO or not (self.training.calibration and can(task, CALIBRATION)):
             return self
-        return replace(self, training=self.training.model_copy(update={"select_by": CALIBRATED_LOSS}))
+        return replace(self, training=self.training.model_copy(update={"select_by": LAST}))
 
     @property
     def hides_attributes(self) -> bool:

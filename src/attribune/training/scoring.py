@@ -35,8 +35,8 @@ from attribune.runs.stored_scores import HIDDEN_LOGITS, LOGITS, NETWORK_LOGITS
 from attribune.runs.verdict import MAJORITY, TEXT_ONLY, WHOLE_TEXTS
 from attribune.schema import Schema
 from attribune.tasks import Task
-from attribune.tasks.base import AUTO, CALIBRATED_LOSS, LOSS, MAIN_METRIC, scored_metrics, unknown_selection
-from attribune.tasks.capabilities import CALIBRATION, LINEAR, can
+from attribune.tasks.base import AUTO, LAST, LOSS, MAIN_METRIC, scored_metrics, unknown_selection
+from attribune.tasks.capabilities import LINEAR, can
 from attribune.training.baselines import BASELINE_ROWS, fit_linear
 from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
@@ -44,11 +44,8 @@ from attribune.values.traces import value_marks
 
 
 def selection_metric(task: Task, settings: TrainingRecipe) -> MetricInfo:
-    """Return the metric of ``training.select_by``: ``loss``, ``calibrated_loss``, or one that the task computes."""
-    usual = LOSS if task.codec.has_comparable_loss else task.main_metric
-    named = {AUTO: usual, MAIN_METRIC: task.main_metric}
-    if not can(task, CALIBRATION):
-        named[CALIBRATED_LOSS] = usual
+    """Return the metric of ``training.select_by``: ``loss``, one that the task computes, or ``last``, the steps."""
+    named = {AUTO: LOSS if task.codec.has_comparable_loss else task.main_metric, MAIN_METRIC: task.main_metric}
     return metric_info(named.get(settings.select_by, settings.select_by))
 
 
@@ -58,7 +55,7 @@ def check_selection(settings: TrainingRecipe, data: PreparedData) -> None:
     Raises:
         ConfigError: for one that the task does not compute.
     """
-    if settings.select_by in (AUTO, LOSS, CALIBRATED_LOSS, MAIN_METRIC):
+    if settings.select_by in (AUTO, LOSS, LAST, MAIN_METRIC):
         return
     computed = data.task.majority(data.splits["train"].labels, data.splits["validation"].labels)
     if settings.select_by not in computed:

@@ -317,10 +317,8 @@ def _run(
         comparisons = {name: other.with_max_length(longer.values["size"]) for name, other in comparisons.items()}
         from_main(partial(folder.replace_recipe, plan.recipe))
     if data.folds:
-        plan, comparisons = (
-            plan.cross_validated(),
-            {name: other.cross_validated() for name, other in comparisons.items()},
-        )
+        plan = plan.cross_validated(data.task)
+        comparisons = {name: other.cross_validated(data.task) for name, other in comparisons.items()}
     training = _Training.of(plan, folder, data, reporter)
     from_main(lambda: _check_same_rows(folder, rows_digest(training.data, plan.data)))
 

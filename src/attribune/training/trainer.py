@@ -28,8 +28,7 @@ from attribune.errors import ModelFolderError
 from attribune.metrics.metric import MetricInfo
 from attribune.models.base import ConditionedModel
 from attribune.runs.recipe import TrainingRecipe
-from attribune.tasks.base import CALIBRATED_LOSS
-from attribune.tasks.calibration import calibrated_score
+from attribune.tasks.base import LAST
 from attribune.training.distributed import PATIENCE, all_rows, backend
 from attribune.training.optimizer import build_optimizer, clip_gradients
 
@@ -89,7 +88,7 @@ class AttributeTrainer(transformers.Trainer):
             train_dataset=train,
             eval_dataset=validation if isinstance(validation, EncodedRows) else _sorted(validation, model),
             data_collator=model.collator(),
-            compute_metrics=_metrics_of(model, selected_by=args.metric_for_best_model),
+            compute_metrics=_metrics_of(model),
             preprocess_logits_for_metrics=model.row_scores,
             callbacks=[_EpochOrder(), *callbacks],
             optimizers=(optimizer, None),
@@ -140,7 +139,14 @@ class AttributeTrainer(transformers.Trainer):
                 loss = self.model.weighted_loss(logits, *rows)
         return loss * self._count(*rows) / self._mean_count if len(rows) == 2 else loss
 
-    def evaluation_loop(self, dataloader: Any, description: str, *args: Any, **options: Any) -> EvalLoopOutput:
+    def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
+        """Compute the metrics of the validation rows, and the steps if the last one is the best."""
+        output = self._evaluated(*args, **options)
+        if self.args.metric_for_best_model == LAST and output.metrics is not None:
+            output.metrics[f"eval_{LAST}"] = float(self.state.global_step)
+        return output
+
+    def _evaluated(self, dataloader: Any, description: str, *args: Any, **options: Any) -> EvalLoopOutput:
         """Compute the metrics of the validation rows; those of a task that scores tokens are merged from windows."""
         rows, model = self.eval_dataset, self.model
         if not isinstance(rows, EncodedRows):
@@ -269,13 +275,10 @@ def training_arguments(
     return arguments
 
 
-def _metrics_of(model: ConditionedModel, *, selected_by: str | None) -> Callable[[EvalPrediction], dict[str, float]]:
+def _metrics_of(model: ConditionedModel) -> Callable[[EvalPrediction], dict[str, float]]:
     def compute(prediction: EvalPrediction) -> dict[str, float]:
-        task, logits, labels = model.task, np.asarray(prediction.predictions), np.asarray(prediction.label_ids)
-        found = {name: metric.value() for name, metric in task.metrics(logits, labels).items()}
-        if selected_by == CALIBRATED_LOSS:
-            found[CALIBRATED_LOSS] = calibrated_score(task, logits, labels)
-        return found
+        metrics = model.task.metrics(np.asarray(prediction.predictions), np.asarray(prediction.label_ids))
+        return {name: metric.value() for name, metric in metrics.items()}
 
     return compute
 
