@@ -339,8 +339,8 @@ class TrainingRecipe(Settings):
     select_by: Name = described(
         AUTO,
         "what selects the saved weights on the validation rows, and the penalty of linear models: `loss`, "
-        "`main_metric`, or a metric of the task; `last` keeps the last ones; `auto` is the loss, which changes while an "
-        "accuracy still stands, for the similarity of pairs and triplets the main metric, and with "
+        "`main_metric`, or a metric of the task; `last` keeps the last ones; `auto` is the loss, which changes while "
+        "an accuracy still stands, for the similarity of pairs and triplets the main metric, and with "
         "[folds](data.md#folds) `last` where probabilities are calibrated",
     )
     calibration: bool = described(
