@@ -16,6 +16,7 @@ _REFERENCE, _DEFAULT = "linear", "default"
 _ALONE, _FEW_ROWS = "alone", (300, 1_000, 3_000)
 _FEW, _EPOCHS = 600, "epochs"
 _USUAL = "10 epochs"  # what the default is of so few rows
+_COMPARED_WITH = {"five folds": "folds by the loss"}
 _LATER = ("airlines", "disasters", "chatbots", "recipes")  # measured when nearly all defaults had been chosen
 _SETTINGS = (_DEFAULT, "injector", "adapter", "plora", "in-text", "written", "boosting", "autogluon")
 
@@ -123,9 +124,11 @@ def few_rows() -> list[str]:
         lines.append([f"**{number:,} rows**", *(f"{fmean(losses):.3f}" if losses else "" for losses in alone)])
         for setting in dict.fromkeys(setting for _, setting, _, _ in cells if setting != _ALONE):
             usual = _ALONE if number > _FEW or setting.endswith(_EPOCHS) else _USUAL
+            usual = _COMPARED_WITH.get(setting, usual)
             gaps = [found["differences"].get(f"{name}: {setting} less {usual}") for name in tables]
             title = setting if usual == _ALONE else f"{setting}, less {usual}"
-            lines.append([title, *(_marked(gap, "log_loss") for gap in gaps)])
+            if any(gaps):
+                lines.append([title, *(_marked(gap, "log_loss") for gap in gaps)])
     return table(["", *tables], lines)
 
 

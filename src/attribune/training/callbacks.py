@@ -22,6 +22,7 @@ from attribune.core.processes import is_main
 from attribune.core.progress import Reporter
 from attribune.errors import AttribuneWarning, ConfigError
 from attribune.runs.folder import RunFolder
+from attribune.tasks.base import LAST
 
 
 class EarlyStopping(TrainerCallback):
@@ -105,6 +106,7 @@ class Progress(TrainerCallback):
         state.log_history.append({"step": state.global_step, "train_seconds": now - self._since})
         self._since = now
         values = {key.removeprefix("eval_"): value for key, value in metrics.items() if key.startswith("eval_")}
+        values.pop(LAST, None)  # the number of steps
         self.reporter.checked(epoch=float(state.epoch or 0), metrics=values)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:

@@ -331,6 +331,18 @@ def test_one_point_is_no_curve(steps: int, has_curve: bool, read_of: Callable[[s
     assert section.sentences == ["The loss on validation rows was 0.5 at the only check, after epoch 1."]
 
 
+@pytest.mark.parametrize(
+    ("kept", "then"),
+    [({}, "from there on the model overfits"), ({"eval_last": 2.0}, "the last weights are kept all the same")],
+)
+def test_a_loss_that_rises_is_said(kept: dict[str, float], then: str, read_of: Callable[[str], RunRows]) -> None:
+    log = [{"eval_loss": loss, "epoch": float(epoch), **kept} for epoch, loss in enumerate([0.5, 0.6], start=1)]
+    (section,) = _training(replace(read_of("injector"), log=log))
+    assert section.sentences == [
+        f"The loss on validation rows was lowest after epoch 1 and 20 % higher at the end: {then}."
+    ]
+
+
 @pytest.mark.slow
 def test_a_linear_baseline_has_a_page_without_learning_curves(read_of: Callable[[str], RunRows]) -> None:
     page = run_page(read_of("linear"))

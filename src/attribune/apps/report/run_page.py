@@ -47,6 +47,7 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.stored_scores import scored_tables
 from attribune.runs.verdict import Verdict
 from attribune.schema.columns import cell_text
+from attribune.tasks.base import LAST
 
 _MAX_PLOTTED_CLASSES = 20
 _LISTED_CONFUSIONS = 12  # pairs of classes
@@ -225,9 +226,11 @@ def _training_sentences(checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "The loss on validation rows was lowest at the last check: more epochs may help."
     elif len(losses) > 1:
         rise = 100 * (losses[-1] / losses[lowest] - 1)
+        are_kept = f"eval_{LAST}" in checks[-1]
+        then = "the last weights are kept all the same" if are_kept else "from there on the model overfits"
         yield (
             f"The loss on validation rows was lowest after epoch {checks[lowest]['epoch']:.3g} and {rise:.0f} % higher "
-            "at the end: from there on the model overfits."
+            f"at the end: {then}."
         )
 
 
