@@ -57,7 +57,8 @@ from attribune.training.train import train
 from attribune_lab.benchmark.tables import readable_json
 
 REFERENCE, DEFAULT, NETWORK = "linear", "default", "alone"
-MEAN, FOLDS = "mean of five", 5
+FOLDS = 5
+MEANS = ("mean of five", "mean of last weights")
 """The mean probabilities of models of which each leaves out, and validates on, a fifth of the rows."""
 TEN_EPOCHS, _FEW = "10 epochs", 600
 """Of so few rows, ten epochs are the 100 steps that `train` makes by default."""
@@ -88,7 +89,8 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "weight decay 0.1": {"training.weight_decay": 0.1},
     "vectors from 0.002": {"method.initial_vector": 0.002},
     "last weights": {"training.select_by": "last"},
-    MEAN: {},
+    "mean of five": {"training.select_by": "loss"},
+    "mean of last weights": {"training.select_by": "last"},
     "five folds": {},
     "folds by the loss": {"training.select_by": "loss"},
 }
@@ -349,18 +351,23 @@ class Cell:
         """The file with the logits of the test rows, if they are others than those of the run."""
         return self.run(folder).path / f"{self.setting}.npy"
 
+    def labels(self, folder: Path) -> RunFolder:
+        """The run with the labels of its test rows; of a cross-validated cell that is another one."""
+        path = self.run(folder).path
+        return RunFolder(path.with_name(f"{path.name}.labels")) if self.setting in FOLDED else self.run(folder)
+
+    def is_done(self, folder: Path) -> bool:
+        """Whether its run is finished, or what is written after its runs is there."""
+        is_alone = self.setting not in MEANS + FOLDED
+        return self.run(folder).is_finished if is_alone else self.own_logits(folder).is_file()
+
     def has_scores(self, folder: Path) -> bool:
         """Whether its test rows have scores, and not its results alone."""
-        return self.own_logits(folder).is_file() or self.run(folder).is_finished
-
-    def labels(self, folder: Path) -> RunFolder:
-        """The run of a cross-validated cell that has the labels of its test rows, in place of those of the folds."""
-        path = self.run(folder).path
-        return RunFolder(path.with_name(f"{path.name}.labels"))
+        return self.own_logits(folder).is_file() or self.is_done(folder)
 
     def scores(self, folder: Path) -> StoredScores:
         """What is stored of the test rows, by another run where that of the cell is gone or has other rows."""
-        runs = (self.labels(folder), self.run(folder), self.beside(REFERENCE).run(folder))
+        runs = (self.labels(folder), self.beside(REFERENCE).run(folder))
         return StoredScores.read(next(run for run in runs if run.is_finished).path)
 
     def metrics(self, folder: Path, most: int | None) -> dict[str, Metric]:
@@ -380,7 +387,7 @@ class Cell:
         """Do it, unless it is done or another process is about it."""
         run, table = self.run(folder), table_of(self.table)
         with locked(run.path.with_name(f"{run.path.name}.lock")) as is_free:
-            if not is_free or (run.is_finished and (self.setting not in FOLDED or self.labels(folder).is_finished)):
+            if not is_free or self.is_done(folder):
                 return
             print(f"\n{self.key}", file=sys.stderr, flush=True)
             parts = table.parts(self.seed, rows)
@@ -395,11 +402,12 @@ class Cell:
             options |= {"validation": parts["validation"], "test": parts["test"]} | (SETTINGS | TRIALS)[self.setting]
             if self.setting == "written":
                 options["written"] = table.attributes
-            if self.setting == MEAN:
-                np.save(self.own_logits(folder), self._mean(run, parts, options))
-                return
-            if self.setting in FOLDED:
-                self._train_folds(folder, parts, options)
+            if self.setting in MEANS + FOLDED:
+                rows = concatenate_datasets([parts["train"], parts["validation"]])
+                classes = sorted(set(rows[table.label[0]]))  # of which a fold may lack some
+                options["settings"] = {**options["settings"], "task.classes": classes}
+                scored = self._mean if self.setting in MEANS else self._folded
+                np.save(self.own_logits(folder), scored(folder, rows, parts, options))
                 return
             train(parts["train"], run.path, resume=True, reporter=ConsoleReporter(), **options)
             predictor = load_predictor(run.path)
@@ -408,28 +416,22 @@ class Cell:
                 np.save(self.beside("injector").own_logits(folder), alone)
             shutil.rmtree(run.model)
 
-    def _train_folds(self, folder: Path, parts: Mapping[str, Dataset], options: Mapping[str, Any]) -> None:
-        """Train on folds, and score the test rows by the network that is saved."""
+    def _folded(self, folder: Path, rows: Dataset, parts: Mapping[str, Dataset], options: Mapping[str, Any]) -> Array:
+        """The logits by the network that a run on folds saves."""
         run = self.run(folder)
-        rows = concatenate_datasets([parts["train"], parts["validation"]])
         alike = {name: one for name, one in options.items() if name not in ("validation", "test")}
         train(rows, run.path, folds=FOLDS, resume=True, reporter=ConsoleReporter(), **alike)
-        predictor = load_predictor(run.path)
-        np.save(self.own_logits(folder), predictor.logits(parts["test"])[0])
-        classes = sorted(set(rows[table_of(self.table).label[0]]))
-        linear = {**options, "method": REFERENCE, "settings": {"task.classes": classes}}
+        logits = load_predictor(run.path).logits(parts["test"])[0]
+        linear = {**options, "method": REFERENCE, "settings": {"task.classes": options["settings"]["task.classes"]}}
         train(parts["train"], self.labels(folder).path, resume=True, **linear)
         shutil.rmtree(run.model)
+        return logits
 
-    def _mean(self, run: RunFolder, parts: Mapping[str, Dataset], options: Mapping[str, Any]) -> Array:
+    def _mean(self, folder: Path, rows: Dataset, parts: Mapping[str, Dataset], options: Mapping[str, Any]) -> Array:
         """The logits of the mean probabilities of the models of all folds, the last of which is the run of the cell."""
-        rows = concatenate_datasets([parts["train"], parts["validation"]])
-        folds = fold_numbers(rows, FOLDS, text=["text"], seed=self.seed)
-        classes = sorted(set(rows[table_of(self.table).label[0]]))  # of which a fold may lack some
-        options = {**options, "settings": {**options["settings"], "task.classes": classes}}
-        logits = []
+        folds, logits, last = fold_numbers(rows, FOLDS, text=["text"], seed=self.seed), [], self.run(folder).path
         for number in range(FOLDS):
-            path = run.path if number == FOLDS - 1 else run.path.with_name(f"{run.path.name}.{number}")
+            path = last if number == FOLDS - 1 else last.with_name(f"{last.name}.{number}")
             chosen = {"validation": rows.select(np.flatnonzero(folds == number))}
             train(rows.select(np.flatnonzero(folds != number)), path, **{**options, **chosen}, resume=True)
             logits.append(StoredScores.read(path).parts["test"]["logits"])
@@ -492,7 +494,8 @@ def compare(output: Path, folder: Path, table: str, most: int | None) -> None:
         if name == table and Cell(table=table, setting=setting, seed=int(seed)).has_scores(folder):
             seeds.setdefault(setting, []).append(int(seed))
     usual = NETWORK if most is None or most > _FEW else TEN_EPOCHS
-    theirs_of = dict.fromkeys(_EPOCHS, NETWORK) | dict.fromkeys(_CHANGES, usual) | {FOLDED[0]: FOLDED[1]}
+    theirs_of = dict.fromkeys(_EPOCHS, NETWORK) | dict.fromkeys(_CHANGES, usual)
+    theirs_of |= {FOLDED[0]: FOLDED[1], MEANS[1]: FOLDED[0]}
     pairs = [(name, theirs_of.get(name, REFERENCE)) for name in seeds]
     for mine, theirs in [*pairs, *((DEFAULT, name) for name in seeds)]:
         both = {*seeds.get(mine, [])} & {*seeds.get(theirs, [])}

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +22,7 @@ from attribune import Recipe
 from attribune.apps.cli import main
 from attribune.core.progress import Reporter
 from attribune.errors import ConfigError
+from attribune.metrics.metric import metric_info
 from attribune.training import callbacks
 from attribune.training.callbacks import EarlyStopping, Tracker, check_trackers, run_name
 
@@ -191,22 +193,24 @@ def test_training_is_exhausted_when_patience_checks_brought_nothing(
     history: list[dict[str, Any]] = [{"loss": 3.0, "step": 1}]
     history += [{"eval_score": value} for value in values]
     state = TrainerState(log_history=history)
-    assert EarlyStopping("eval_score", greater_is_better=higher, patience=patience).is_exhausted(state) is stale
+    metric = replace(metric_info("accuracy"), name="score", higher_is_better=higher)
+    assert EarlyStopping(metric, patience=patience).is_exhausted(state) is stale
 
 
 @pytest.mark.parametrize(
-    ("step", "resumed", "said"),
+    ("step", "resumed", "may_stop", "said"),
     [
-        (0.01, 0, []),
-        (0.2, 0, ["training: 289 more steps take about 58 seconds, and less if it stops early"]),
-        (2.0, 0, ["training: 289 more steps take about 10 minutes, and less if it stops early"]),
-        (2.0, 200, ["training: 89 more steps take about 3 minutes, and less if it stops early"]),
-        (60.0, 0, ["training: 289 more steps take about 4.8 hours, and less if it stops early"]),
-        (2.0, 290, []),
+        (0.01, 0, True, []),
+        (0.2, 0, True, ["training: 289 more steps take about 58 seconds, and less if it stops early"]),
+        (0.2, 0, False, ["training: 289 more steps take about 58 seconds"]),
+        (2.0, 0, True, ["training: 289 more steps take about 10 minutes, and less if it stops early"]),
+        (2.0, 200, True, ["training: 89 more steps take about 3 minutes, and less if it stops early"]),
+        (60.0, 0, True, ["training: 289 more steps take about 4.8 hours, and less if it stops early"]),
+        (2.0, 290, True, []),
     ],
 )
 def test_a_long_training_says_how_long_it_takes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: float, resumed: int, said: list[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: float, resumed: int, may_stop: bool, said: list[str]
 ) -> None:
     """The first step, here of a minute, is not counted."""
     clock = [0.0]
@@ -214,7 +218,7 @@ def test_a_long_training_says_how_long_it_takes(
     notes: list[str] = []
     reporter = Reporter()
     monkeypatch.setattr(reporter, "note", notes.append)
-    callback = callbacks.Progress(reporter, tmp_path / "log.jsonl")
+    callback = callbacks.Progress(reporter, tmp_path / "log.jsonl", may_stop_early=may_stop)
     arguments, state, control = TrainingArguments(output_dir=str(tmp_path)), TrainerState(), TrainerControl()
     state.global_step, state.max_steps = resumed, 300
     callback.on_train_begin(arguments, state, control)

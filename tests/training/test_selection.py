@@ -57,7 +57,6 @@ def run_of(
         ("rating", None, "loss"),
         pytest.param("ordinal", None, "loss", marks=pytest.mark.exhaustive),
         ("classification", "main_metric", "accuracy"),
-        ("classification", "last", "last"),
         pytest.param("rating", "rmse", "rmse", marks=pytest.mark.exhaustive),
         pytest.param("classification", None, "loss", marks=pytest.mark.exhaustive),
     ],
@@ -73,11 +72,7 @@ def test_the_best_check_by_that_metric_is_kept(folder: Path, kind: str, select_b
     assert results.training.best_step == best
     assert results.training.best_value == pytest.approx(checks[best])
     card = (run.model / "README.md").read_text(encoding="utf-8")
-    assert (
-        "whose last weights are kept"
-        if chosen == "last"
-        else f"the best by {chosen} on the validation rows at step {best}"
-    ) in card
+    assert f"the best by {chosen} on the validation rows at step {best}" in card
 
 
 @pytest.mark.parametrize("method", ["tokens", "linear"])
@@ -87,6 +82,28 @@ def test_a_metric_that_the_task_does_not_compute_is_refused_before_the_training(
     assert not (folder / "rating-acuracy").exists()
 
 
+@pytest.mark.slow
+def test_the_last_weights_are_kept_also_where_the_loss_has_risen(folder: Path) -> None:
+    run = run_of(folder, "classification", select_by="last", calibration=False, learning_rate=0.5, patience=1)
+    lines = [json.loads(line) for line in run.log.read_text(encoding="utf-8").splitlines()]
+    losses = [line["eval_loss"] for line in lines if "eval_loss" in line]
+    assert len(losses) == 3
+    assert losses[-1] > min(losses), "or the test tells nothing"
+    training = run.read_results().training
+    assert training.keeps_last
+    assert (training.best_value, training.stopped_early) == (None, False)
+    assert training.best_step == training.steps == 9
+    scores = StoredScores.read(run.path)
+    logits, labels = (torch.from_numpy(scores.parts["validation"][name]) for name in ("logits", "labels"))
+    assert float(scores.task.loss(logits, labels)) == pytest.approx(losses[-1], abs=1e-5)
+    assert "whose last weights are kept" in (run.model / "README.md").read_text(encoding="utf-8")
+
+
+def selected_by(task: Task, settings: TrainingRecipe) -> str:
+    metric = selection_metric(task, settings)
+    return "last" if metric is None else metric.name
+
+
 def test_the_loss_selects_unless_it_is_no_proper_score() -> None:
     for task in (
         Rating(classes=("1", "2")),
@@ -94,24 +111,24 @@ def test_the_loss_selects_unless_it_is_no_proper_score() -> None:
         Similarity(form="scores"),
         Preference(score_by="accuracy"),
     ):
-        assert selection_metric(task, TrainingRecipe()).name == "loss"
-        assert selection_metric(task, TrainingRecipe(select_by="main_metric")).name == task.main_metric
-    assert selection_metric(Similarity(form="pairs", score_by="recall_at_5"), TrainingRecipe()).name == "recall_at_5"
-    assert selection_metric(Similarity(form="triplets"), TrainingRecipe()).name == "accuracy"
+        assert selected_by(task, TrainingRecipe()) == "loss"
+        assert selected_by(task, TrainingRecipe(select_by="main_metric")) == task.main_metric
+    assert selected_by(Similarity(form="pairs", score_by="recall_at_5"), TrainingRecipe()) == "recall_at_5"
+    assert selected_by(Similarity(form="triplets"), TrainingRecipe()) == "accuracy"
 
 
 def test_folds_keep_the_last_weights_unless_something_else_is_named() -> None:
-    def selected_by(task: Task, **training: Any) -> str:
+    def selected(task: Task, **training: Any) -> str:
         data = {"train": "rows.csv", "text": "text", "label": "stars"}
         plan = TrainingPlan.of(
             Recipe.from_dict({"data": data, "method": {"name": "none"}, "training": training})
         ).cross_validated(task)
-        return selection_metric(task, plan.training).name
+        return selected_by(task, plan.training)
 
     classes = Classification(classes=2)
-    assert selected_by(classes) == "last"
-    assert selected_by(classes, select_by="loss") == selected_by(classes, calibration=False) == "loss"
-    assert selected_by(Regression(mean=0.0, std=1.0)) == "loss", "nothing cures what it has learned too well"
+    assert selected(classes) == "last"
+    assert selected(classes, select_by="loss") == selected(classes, calibration=False) == "loss"
+    assert selected(Regression(mean=0.0, std=1.0)) == "loss", "nothing cures what it has learned too well"
 
 
 LOGITS, IDS = np.array([[2.0, 0.0], [0.0, 1.0], [0.0, 3.0]]), np.array([0, 1, 0])

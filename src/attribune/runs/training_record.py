@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from attribune.findings import Finding
 from attribune.models.sizes import Sizes
+from attribune.tasks.base import LAST
 
 
 class SavedRecord(BaseModel):
@@ -45,8 +46,9 @@ class TrainingRecord(SavedRecord):
         trees: settings of boosted trees.
         epochs: passes over the training rows.
         best_step: the step whose weights the model has.
-        selected_by: the metric by which that step was chosen, or ``loss``; None for the main metric, as in early files.
-        best_value: its value on the validation rows.
+        selected_by: the metric by which that step was chosen, ``loss``, or ``last``; None for the main metric, as in
+            early files.
+        best_value: its value on the validation rows; None for ``last``.
         checks: evaluations on the validation rows; None in early files.
         seconds: time spent in training, in that of all trials, without interruptions.
         finished: when it ended, in coordinated universal time as ISO 8601 has it; None in early files.
@@ -76,3 +78,8 @@ class TrainingRecord(SavedRecord):
     no_blend: dict[str, str] | None = None
     padding_share: float | None = None
     parameters: Sizes
+
+    @property
+    def keeps_last(self) -> bool:
+        """Whether the model has the weights of the last step, whatever the checks said."""
+        return self.selected_by == LAST

@@ -22,7 +22,6 @@ from attribune.metrics.results import ENOUGH_TO_LEAVE_OUT, AttributeUse, Compari
 from attribune.models.baselines import BASELINES
 from attribune.runs.attribute_gains import AttributeGain, AttributesTogether, CountGain
 from attribune.runs.training_record import SavedRecord, TrainingRecord, VerdictPart
-from attribune.tasks.base import LAST
 
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
@@ -427,7 +426,7 @@ def _given_away(
 
 
 def _kept(recipe: Recipe, training: TrainingRecord, main_metric: str) -> KeptWeights | None:
-    if not training.steps or training.selected_by == LAST:
+    if not training.steps or training.keeps_last:
         return None
     value, steps = training.best_value, recipe.training.steps
     return KeptWeights(

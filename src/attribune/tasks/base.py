@@ -341,8 +341,7 @@ def selection_score(task: Task, logits: Array, labels: Array, *, by: str = LOSS)
 def unknown_selection(by: str, task: Task, computed: Iterable[str]) -> ConfigError:
     """Return the error for a name that is no metric of the task."""
     return ConfigError(
-        f"training.select_by is {by!r}: write auto, loss, last, main_metric, or a metric of the task "
-        f"{task.kind!r}, "
+        f"training.select_by is {by!r}: write auto, loss, last, main_metric, or a metric of the task {task.kind!r}, "
         f"{', '.join(computed)}; others are computed where task.score_by names them"
     )
 

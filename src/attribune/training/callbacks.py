@@ -21,24 +21,24 @@ from attribune.core.files import replace_file
 from attribune.core.processes import is_main
 from attribune.core.progress import Reporter
 from attribune.errors import AttribuneWarning, ConfigError
+from attribune.metrics.metric import MetricInfo
 from attribune.runs.folder import RunFolder
-from attribune.tasks.base import LAST
 
 
 class EarlyStopping(TrainerCallback):
     """Stop when a metric has not improved for `patience` evaluations; the history is its only state.
 
     Args:
-        metric: name in the history, such as ``eval_accuracy``.
+        metric: of the task, or the loss.
     """
 
-    def __init__(self, metric: str, *, greater_is_better: bool, patience: int) -> None:
-        self.metric, self.greater_is_better, self.patience = metric, greater_is_better, patience
+    def __init__(self, metric: MetricInfo, *, patience: int) -> None:
+        self.metric, self.patience = metric, patience
 
     def is_exhausted(self, state: TrainerState) -> bool:
         """Whether the last `patience` evaluations brought no improvement."""
-        sign = 1 if self.greater_is_better else -1
-        values = [sign * entry[self.metric] for entry in state.log_history if self.metric in entry]
+        name, sign = f"eval_{self.metric.name}", 1 if self.metric.higher_is_better else -1
+        values = [sign * entry[name] for entry in state.log_history if name in entry]
         return bool(values) and len(values) - 1 - int(np.argmax(values)) >= self.patience
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
@@ -52,10 +52,14 @@ _LONG = 30  # seconds that are announced
 
 
 class Progress(TrainerCallback):
-    """Notify the reporter, write the log file (one JSON object per line) and measure the time spent in training."""
+    """Notify the reporter, write the log file (one JSON object per line) and measure the time spent in training.
 
-    def __init__(self, reporter: Reporter, log_file: Path) -> None:
-        self.reporter, self.log_file = reporter, log_file
+    Args:
+        may_stop_early: whether the training may have fewer steps.
+    """
+
+    def __init__(self, reporter: Reporter, log_file: Path, *, may_stop_early: bool) -> None:
+        self.reporter, self.log_file, self.may_stop_early = reporter, log_file, may_stop_early
         self._since = time.perf_counter()
         self._begun = 0
         self._first_done = 0.0
@@ -83,7 +87,8 @@ class Progress(TrainerCallback):
         if seconds >= _LONG:
             words = f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
             words = words if seconds < 5400 else f"{seconds / 3600:.1f} hours"
-            self.reporter.note(f"training: {steps:,} more steps take about {words}, and less if it stops early")
+            less = ", and less if it stops early" if self.may_stop_early else ""
+            self.reporter.note(f"training: {steps:,} more steps take about {words}{less}")
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Log the pending losses before the checkpoint of the epoch is written.
@@ -106,7 +111,6 @@ class Progress(TrainerCallback):
         state.log_history.append({"step": state.global_step, "train_seconds": now - self._since})
         self._since = now
         values = {key.removeprefix("eval_"): value for key, value in metrics.items() if key.startswith("eval_")}
-        values.pop(LAST, None)  # the number of steps
         self.reporter.checked(epoch=float(state.epoch or 0), metrics=values)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:

@@ -40,6 +40,7 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.learner import MethodLearner
 from attribune.runs.recipe import TrainingRecipe
 from attribune.schema import Schema
+from attribune.tasks.base import LAST
 from attribune.tasks.capabilities import VALUE_PRIORS, can
 from attribune.training.blending import UnreadRows, fit_on_unread, models_beside, reads_unread_rows
 from attribune.training.callbacks import EarlyStopping, Progress, run_name, trackers
@@ -48,7 +49,7 @@ from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
 from attribune.training.plan import DataPlan, TrainingPlan
 from attribune.training.preparation import PreparedData, encode_labelled, encode_split, encode_validation
 from attribune.training.scoring import selection_metric
-from attribune.training.trainer import AttributeTrainer, training_arguments
+from attribune.training.trainer import AttributeTrainer, kept_step, training_arguments
 from attribune.values.posterior import learn_value_priors
 
 if TYPE_CHECKING:
@@ -225,10 +226,10 @@ def fit(
     folder: RunFolder,
     reporter: Reporter,
 ) -> dict[str, Any]:
-    """Train until the last epoch or until patience runs out, and load the best weights into the model.
+    """Train until the last epoch or until patience runs out; the model has the best weights then, or the last ones.
 
     An interrupted training continues from its last complete checkpoint. Of several processes only the first one has the
-    best weights at the end.
+    weights at the end.
 
     Returns:
         Fields of `TrainingRecord`.
@@ -238,10 +239,8 @@ def fit(
     model.to(default_device())  # before the tables are sharded, whose processes exchange rows from where they are
     sharded = _prepare_tables(model, settings, reporter)
     metric = selection_metric(model.task, settings)
-    patience = EarlyStopping(
-        f"eval_{metric.name}", greater_is_better=metric.higher_is_better, patience=settings.patience
-    )
-    progress = Progress(reporter, folder.log)
+    stopping = None if metric is None else EarlyStopping(metric, patience=settings.patience)
+    progress = Progress(reporter, folder.log, may_stop_early=stopping is not None)
     arguments = training_arguments(
         settings, rows=len(train), checkpoints=folder.checkpoints, run_name=run_name(folder.path), metric=metric
     )
@@ -252,7 +251,7 @@ def fit(
         train=train,
         validation=validation,
         callbacks=[
-            patience,
+            *([] if stopping is None else [stopping]),
             progress,
             *trackers(settings.report_to, folder),
             *([] if settings.max_head_norm is None else [MaxHeadNorm(model, settings.max_head_norm)]),
@@ -266,8 +265,9 @@ def fit(
     state = None if checkpoint is None else read_state(checkpoint)
     if state is not None:
         progress.write_log(state)
-    if state is not None and (patience.is_exhausted(state) or state.global_step >= state.max_steps):
-        trainer.restore_best_model(state, folder.checkpoints)
+    has_stopped = state is not None and stopping is not None and stopping.is_exhausted(state)
+    if state is not None and (has_stopped or state.global_step >= state.max_steps):
+        trainer.restore_model(state, folder.checkpoints)
     else:
         with reporter.training():
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
@@ -278,13 +278,13 @@ def fit(
     return {
         "steps": state.global_step,
         "epochs": float(state.epoch or 0),
-        "best_step": int(state.best_global_step or state.global_step),
-        "best_value": float(state.best_metric if state.best_metric is not None else math.nan),
+        "best_step": kept_step(state),
+        "best_value": None if state.best_metric is None else float(state.best_metric),
         "seconds": float(sum(entry.get("train_seconds", 0) for entry in state.log_history)),
-        "checks": sum(f"eval_{metric.name}" in entry for entry in state.log_history),
+        "checks": sum("eval_loss" in entry for entry in state.log_history),
         "stopped_early": state.global_step < state.max_steps,
         "padding_share": padding,
-        "selected_by": metric.name,
+        "selected_by": LAST if metric is None else metric.name,
     }
 
 

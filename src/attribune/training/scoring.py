@@ -43,8 +43,10 @@ from attribune.training.preparation import PreparedData, PreparedSplit
 from attribune.values.traces import value_marks
 
 
-def selection_metric(task: Task, settings: TrainingRecipe) -> MetricInfo:
-    """Return the metric of ``training.select_by``: ``loss``, one that the task computes, or ``last``, the steps."""
+def selection_metric(task: Task, settings: TrainingRecipe) -> MetricInfo | None:
+    """Return the metric of ``training.select_by``: ``loss``, or one that the task computes; None for ``last``."""
+    if settings.select_by == LAST:
+        return None
     named = {AUTO: LOSS if task.codec.has_comparable_loss else task.main_metric, MAIN_METRIC: task.main_metric}
     return metric_info(named.get(settings.select_by, settings.select_by))
 

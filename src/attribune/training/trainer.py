@@ -28,7 +28,6 @@ from attribune.errors import ModelFolderError
 from attribune.metrics.metric import MetricInfo
 from attribune.models.base import ConditionedModel
 from attribune.runs.recipe import TrainingRecipe
-from attribune.tasks.base import LAST
 from attribune.training.distributed import PATIENCE, all_rows, backend
 from attribune.training.optimizer import build_optimizer, clip_gradients
 
@@ -139,14 +138,7 @@ class AttributeTrainer(transformers.Trainer):
                 loss = self.model.weighted_loss(logits, *rows)
         return loss * self._count(*rows) / self._mean_count if len(rows) == 2 else loss
 
-    def evaluation_loop(self, *args: Any, **options: Any) -> EvalLoopOutput:
-        """Compute the metrics of the validation rows, and the steps if the last one is the best."""
-        output = self._evaluated(*args, **options)
-        if self.args.metric_for_best_model == LAST and output.metrics is not None:
-            output.metrics[f"eval_{LAST}"] = float(self.state.global_step)
-        return output
-
-    def _evaluated(self, dataloader: Any, description: str, *args: Any, **options: Any) -> EvalLoopOutput:
+    def evaluation_loop(self, dataloader: Any, description: str, *args: Any, **options: Any) -> EvalLoopOutput:
         """Compute the metrics of the validation rows; those of a task that scores tokens are merged from windows."""
         rows, model = self.eval_dataset, self.model
         if not isinstance(rows, EncodedRows):
@@ -162,14 +154,14 @@ class AttributeTrainer(transformers.Trainer):
         metrics = {f"eval_{name}": value for name, value in {"loss": loss, **metrics}.items()}
         return EvalLoopOutput(predictions=scores, label_ids=None, metrics=metrics, num_samples=len(rows))
 
-    def restore_best_model(self, state: TrainerState, checkpoints: Path) -> None:
-        """Load the best model of a training that had ended before it was interrupted.
+    def restore_model(self, state: TrainerState, checkpoints: Path) -> None:
+        """Load the model that is kept of a training that had ended before it was interrupted.
 
         Args:
             state: of its last checkpoint.
             checkpoints: their folder, which may have been moved since.
         """
-        state.best_model_checkpoint = str(checkpoints / f"checkpoint-{state.best_global_step}")
+        state.best_model_checkpoint = str(checkpoints / f"checkpoint-{kept_step(state)}")
         self.state = state
         self._load_best_model()
 
@@ -228,10 +220,15 @@ def _checkpointing_option() -> str:
     )
 
 
+def kept_step(state: TrainerState) -> int:
+    """Return the step whose weights are kept: the best one, or the last where none is selected."""
+    return int(state.best_global_step or state.global_step)
+
+
 def training_arguments(
-    settings: TrainingRecipe, *, rows: int, checkpoints: Path, run_name: str, metric: MetricInfo
+    settings: TrainingRecipe, *, rows: int, checkpoints: Path, run_name: str, metric: MetricInfo | None
 ) -> TrainingArguments:
-    """Return the arguments of the stock Trainer for so many rows; the best model is chosen by `metric`."""
+    """Return the arguments of the stock Trainer for so many rows, which keeps the best model by `metric`, or the last."""
     by_epoch = settings.evaluate_every == "epoch"
     strategy = "epoch" if by_epoch else "steps"
     interval = {} if by_epoch else {"eval_steps": settings.evaluate_every, "save_steps": settings.evaluate_every}
@@ -254,9 +251,9 @@ def training_arguments(
         save_strategy=strategy,
         **interval,
         save_total_limit=1,
-        load_best_model_at_end=True,
-        metric_for_best_model=metric.name,
-        greater_is_better=metric.higher_is_better,
+        load_best_model_at_end=metric is not None,
+        metric_for_best_model=None if metric is None else metric.name,
+        greater_is_better=None if metric is None else metric.higher_is_better,
         logging_steps=10,
         logging_nan_inf_filter=False,
         label_names=["labels"],

@@ -332,12 +332,14 @@ def test_one_point_is_no_curve(steps: int, has_curve: bool, read_of: Callable[[s
 
 
 @pytest.mark.parametrize(
-    ("kept", "then"),
-    [({}, "from there on the model overfits"), ({"eval_last": 2.0}, "the last weights are kept all the same")],
+    ("selected_by", "then"),
+    [("loss", "from there on the model overfits"), ("last", "the last weights are kept all the same")],
 )
-def test_a_loss_that_rises_is_said(kept: dict[str, float], then: str, read_of: Callable[[str], RunRows]) -> None:
-    log = [{"eval_loss": loss, "epoch": float(epoch), **kept} for epoch, loss in enumerate([0.5, 0.6], start=1)]
-    (section,) = _training(replace(read_of("injector"), log=log))
+def test_a_loss_that_rises_is_said(selected_by: str, then: str, read_of: Callable[[str], RunRows]) -> None:
+    log = [{"eval_loss": loss, "epoch": float(epoch)} for epoch, loss in enumerate([0.5, 0.6], start=1)]
+    rows = read_of("injector")
+    training = rows.training.model_copy(update={"selected_by": selected_by})
+    (section,) = _training(replace(rows, log=log, training=training))
     assert section.sentences == [
         f"The loss on validation rows was lowest after epoch 1 and 20 % higher at the end: {then}."
     ]

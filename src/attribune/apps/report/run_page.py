@@ -45,9 +45,9 @@ from attribune.metrics.metric import metric_info
 from attribune.metrics.tables import comparison_lines, format_interval, table_cells
 from attribune.runs.folder import RunFolder
 from attribune.runs.stored_scores import scored_tables
+from attribune.runs.training_record import TrainingRecord
 from attribune.runs.verdict import Verdict
 from attribune.schema.columns import cell_text
-from attribune.tasks.base import LAST
 
 _MAX_PLOTTED_CLASSES = 20
 _LISTED_CONFUSIONS = 12  # pairs of classes
@@ -195,7 +195,7 @@ def _training(rows: RunRows) -> Iterator[Section]:
         y = tuple(info.scale * value for value in _column(checks, f"eval_{metric}"))
         svg = curve_plot([Curve(name=info.words, x=epochs, y=y)], ylabel=info.label)
         figures.append(Figure(svg=svg, caption=f"{info.words.capitalize()} on validation rows."))
-    yield Section(title="Training", sentences=list(_training_sentences(checks)), figures=figures)
+    yield Section(title="Training", sentences=list(_training_sentences(checks, rows.training)), figures=figures)
 
 
 def _training_loss(steps: Sequence[Mapping[str, Any]]) -> Curve:
@@ -216,7 +216,7 @@ def _column(lines: Sequence[Mapping[str, Any]], name: str) -> tuple[float, ...]:
     return tuple(float(line[name]) for line in lines)
 
 
-def _training_sentences(checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _training_sentences(checks: Sequence[Mapping[str, Any]], training: TrainingRecord) -> Iterator[str]:
     losses = _column(checks, "eval_loss")
     if len(losses) == 1:
         epoch = checks[0]["epoch"]
@@ -226,8 +226,8 @@ def _training_sentences(checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "The loss on validation rows was lowest at the last check: more epochs may help."
     elif len(losses) > 1:
         rise = 100 * (losses[-1] / losses[lowest] - 1)
-        are_kept = f"eval_{LAST}" in checks[-1]
-        then = "the last weights are kept all the same" if are_kept else "from there on the model overfits"
+        kept = "the last weights are kept all the same"
+        then = kept if training.keeps_last else "from there on the model overfits"
         yield (
             f"The loss on validation rows was lowest after epoch {checks[lowest]['epoch']:.3g} and {rise:.0f} % higher "
             f"at the end: {then}."
