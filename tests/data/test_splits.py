@@ -195,7 +195,7 @@ def test_times_that_cannot_be_used_are_named(when: list[Any], message: str) -> N
     ("columns", "by", "message"),
     [
         ({"text": ["a", "b"]}, "random", "2 rows with 2 different texts cannot make three parts"),
-        ({"text": ["a"] * 5}, "random", "5 rows with 1 different texts"),
+        ({"text": ["a"] * 5}, "random", "5 rows with 1 different text cannot"),
         ({"text": list("abc"), "group": [1, 1, 2]}, "group", "3 rows with 2 different values of 'group'"),
         ({"text": list("aab"), "time": [1, 2, 3]}, "time", "all rows of validation repeat a text of an earlier part"),
         ({"txt": list("abc")}, "random", "no column 'text'"),
@@ -240,5 +240,5 @@ def test_a_test_share_of_zero_makes_two_parts(by: Any) -> None:
         assert splits.rows[1].tolist() == [18, 19]
     pair, wanted["fractions"] = table(**{name: values[:3:2] for name, values in columns.items()}), (0.5, 0.5, 0.0)
     assert [len(rows) for rows in split_table(pair, **wanted).rows] == [1, 1, 0]
-    with pytest.raises(DataError, match=r"1 rows with 1 .* cannot make two parts"):
+    with pytest.raises(DataError, match=r"1 row with 1 .* cannot make two parts"):
         split_table(pair.select([0]), **wanted)

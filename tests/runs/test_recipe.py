@@ -40,6 +40,12 @@ def test_defaults() -> None:
     assert made.learner.tuning == "frozen"
 
 
+def test_a_path_is_a_name() -> None:
+    made = recipe(data={**DATA, "test": Path("tables", "b.csv")}, backbone={"name": Path("bert")})
+    assert made.data.test == str(Path("tables", "b.csv"))
+    assert made.learner.backbone.name == "bert"
+
+
 @pytest.mark.parametrize("value", [1.5, "most"])
 def test_a_setting_with_values_of_several_kinds_has_one_error(value: object) -> None:
     with pytest.raises(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
@@ -38,6 +39,9 @@ def _as_tuple(value: Any) -> Any:
 
 ONE_OR_SEVERAL = BeforeValidator(_as_tuple)
 """Lets a setting of several texts be given as one."""
+
+PATH_AS_TEXT = BeforeValidator(lambda given: os.fspath(given) if isinstance(given, os.PathLike) else given)
+"""Lets the setting that names a file or a folder be a `Path`."""
 
 
 def setting(path: str, more: str = "", **options: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 
 from attribune.core.arguments import checked_arguments
 from attribune.core.arrays import Array, IntArray
+from attribune.core.wording import counted
 from attribune.data.id_lists import numbered
 from attribune.data.texts import text_digests
 from attribune.errors import ConfigError, DataError, RowError
@@ -117,12 +118,12 @@ def split_table(
         times = read_times(_cells(table, str(column)), column=str(column), date_format=date_format)
         part = _by_time(times, fractions)
     elif by == "random":
-        part = _by_group(texts, fractions, seed=seed, unit="texts")
+        part = _by_group(texts, fractions, seed=seed, unit="text")
     else:
         groups, without_group = _groups(table, str(column))
-        part = _by_group(groups, fractions, seed=seed, unit=f"values of {column!r}")
+        part = _by_group(groups, fractions, seed=seed, unit=f"value of {column!r}")
     if by == "both":
-        part = np.where(part == _by_group(texts, fractions, seed=(seed, 1), unit="texts"), part, _OUT)
+        part = np.where(part == _by_group(texts, fractions, seed=(seed, 1), unit="text"), part, _OUT)
         apart = int((part == _OUT).sum())
     if shared_texts:
         shared = int(np.isin(texts[part != _TRAIN], texts[part == _TRAIN]).sum())
@@ -182,9 +183,14 @@ def _check_enough(row_count: int, units: int, unit: str, fractions: Sequence[flo
     if units < (3 if fractions[2] else 2):
         parts = "three" if fractions[2] else "two"
         raise DataError(
-            f"{row_count} rows with {units} different {unit} cannot make {parts} parts: {cure}, or give the parts as "
-            "files"
+            f"{counted(row_count, 'row')} with {_different(units, unit)} cannot make {parts} parts: {cure}, or "
+            "give the parts as files"
         )
+
+
+def _different(number: int, unit: str) -> str:
+    first, *rest = unit.split(" ")
+    return counted(number, f"different {unit}", " ".join([f"different {first}s", *rest]))
 
 
 def parts_at_random(groups: IntArray) -> IntArray:
@@ -196,7 +202,7 @@ def parts_at_random(groups: IntArray) -> IntArray:
     Raises:
         DataError: for too few texts.
     """
-    return _by_group(groups, _FRACTIONS, seed=0, unit="texts")
+    return _by_group(groups, _FRACTIONS, seed=0, unit="text")
 
 
 def fold_numbers(
@@ -216,10 +222,10 @@ def fold_numbers(
     groups = _text_groups(table, text) if column is None else _groups(table, column)[0]
     sizes = np.bincount(groups)
     if len(sizes) < folds:
-        unit = "texts" if column is None else f"values of {column!r}"
+        unit = "text" if column is None else f"value of {column!r}"
         raise DataError(
-            f"{len(table)} rows with {len(sizes)} different {unit} cannot make {folds} folds: give fewer folds, or "
-            "more rows"
+            f"{counted(len(table), 'row')} with {_different(len(sizes), unit)} cannot make {folds} folds: give fewer "
+            "folds, or more rows"
         )
     order = np.random.default_rng(seed).permutation(len(sizes))
     order = order[np.argsort(-sizes[order], kind="stable")]
@@ -257,7 +263,7 @@ def _by_group(groups: IntArray, fractions: Sequence[float], *, seed: int | tuple
 def _by_time(times: Array, fractions: Sequence[float]) -> IntArray:
     """Cut between points in time, as near to the fractions as they allow. Returns the part per row."""
     _, moment, sizes = np.unique(times, return_inverse=True, return_counts=True)
-    _check_enough(len(times), len(sizes), "points in time", fractions, "split at random")
+    _check_enough(len(times), len(sizes), "point in time", fractions, "split at random")
     before = np.concatenate([[0], np.cumsum(sizes)])
     wanted = np.array([fractions[0], fractions[0] + fractions[1]]) * len(times)
     first = int(np.argmin(np.abs(before[1 : -2 if fractions[2] else -1] - wanted[0]))) + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import field_validator, model_validator
 
@@ -14,7 +14,7 @@ from attribune.backbones.families import placement_for
 from attribune.backbones.placement import Pooling
 from attribune.backbones.tuning import Tuning
 from attribune.backbones.untrained import UNTRAINED
-from attribune.core.config import Settings, described, setting
+from attribune.core.config import PATH_AS_TEXT, Settings, described, setting
 from attribune.core.door import as_argument
 from attribune.core.plugins import absent_plugins
 from attribune.core.wording import did_you_mean_or
@@ -31,7 +31,7 @@ from attribune.tasks.inputs import InputSettings
 class BackboneRecipe(Settings):
     """The backbone and how it is tuned. Empty fields take the default of the method or of the family."""
 
-    name: str = setting("backbone.name")
+    name: Annotated[str, PATH_AS_TEXT] = setting("backbone.name")
     revision: str | None = described(None, "branch, tag or commit on the hub")
     tuning: str | None = setting("backbone.tuning")
     pooling: Pooling | None = described(

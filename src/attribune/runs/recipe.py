@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import yaml
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from attribune.core.config import ONE_OR_SEVERAL, Settings, described, setting
+from attribune.core.config import ONE_OR_SEVERAL, PATH_AS_TEXT, Settings, described, setting
 from attribune.core.flags import FLAGS, USUAL_LENGTH, as_flag
 from attribune.core.wording import did_you_mean_or
 from attribune.data.clusters import AUTO, ROWS, ClusterSettings
@@ -32,7 +32,7 @@ from attribune.tasks.inputs import InputSettings, TaskInput
 RECIPE_END = "...\n"
 
 
-Name = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, PATH_AS_TEXT, Field(min_length=1)]
 Names = Annotated[tuple[Name, ...], ONE_OR_SEVERAL]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # the range of NumPy
 
