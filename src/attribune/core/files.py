@@ -181,20 +181,30 @@ def json_bytes(data: Any, *, indent: int | None = None) -> bytes:
     return (json.dumps(data, ensure_ascii=False, allow_nan=False, indent=indent) + "\n").encode()
 
 
+@contextlib.contextmanager
+def writing(failure: str, *, cure: str = "free some space, or choose a folder that you may write to") -> Iterator[None]:
+    """Say what could not be written in place of an error of the system, with its reason and the cure.
+
+    Args:
+        failure: such as ``the page cannot be written to report.html``.
+
+    Raises:
+        ModelFolderError: of these words.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise ModelFolderError(f"{failure} ({error.strerror or error}): {cure}") from error
+
+
 def write_json(path: str | Path, data: Any, *, what: str, indent: int | None = None) -> None:
     """Write a JSON file (UTF-8); an interrupted write leaves the earlier file.
 
     Raises:
         ModelFolderError: when the file cannot be written.
     """
-    path = Path(path)
-    try:
-        replace_file(path, json_bytes(data, indent=indent))
-    except OSError as error:
-        raise ModelFolderError(
-            f"{path}: the {what} cannot be written ({error.strerror or error}): free some space, or choose a folder "
-            "that you may write to"
-        ) from error
+    with writing(f"{path}: the {what} cannot be written"):
+        replace_file(Path(path), json_bytes(data, indent=indent))
 
 
 def read_json(path: str | Path, *, what: str, cure: str = "restore the file, or save the model again") -> Any:

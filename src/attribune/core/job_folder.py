@@ -10,14 +10,14 @@ import contextlib
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from filelock import FileLock, Timeout
 
-from attribune.core.files import clear_drafts, remove, replace_file
+from attribune.core.files import clear_drafts, remove, replace_file, writing
 from attribune.errors import ConfigError, ModelFolderError
 
 
@@ -129,14 +129,12 @@ class JobFolder:
         Raises:
             ModelFolderError: when it cannot be written.
         """
-        try:
+        with self._writing():
             self.path.mkdir(parents=True, exist_ok=True)
             replace_file(self.plan_file, content)
-        except OSError as error:
-            raise ModelFolderError(
-                f"the output folder {self.path} cannot be written ({error.strerror or error}): choose a folder that "
-                "you may write to, on a disk with room"
-            ) from error
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return writing(f"the output folder {self.path} cannot be written")
 
     @contextmanager
     def held(self, *, wait: bool = False) -> Iterator[None]:
@@ -149,12 +147,8 @@ class JobFolder:
             HeldError: when another process holds it.
             ModelFolderError: when the folder cannot be written, or has links in it.
         """
-        try:
+        with self._writing():
             self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ModelFolderError(
-                f"the output folder {self.path} cannot be written ({error.strerror or error}): choose another one"
-            ) from error
         self.refuse_links()
         with locked(self.lock_file, timeout=-1 if wait else 0) as free:
             if not free:

@@ -20,7 +20,7 @@ from attribune.core.arguments import checked_arguments
 from attribune.core.arrays import IntArray
 from attribune.core.checksums import checksum_of
 from attribune.core.door import as_argument
-from attribune.core.files import clear_drafts, draft_of, move_into_place, replace_file
+from attribune.core.files import clear_drafts, draft_of, move_into_place, replace_file, writing
 from attribune.data.file_options import Reading
 from attribune.data.tables import with_reading
 from attribune.errors import ConfigError, ModelFolderError
@@ -331,17 +331,15 @@ def _model_of_graph(source: _Source) -> tuple[ConditionedModel, torch.Tensor | N
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+    with writing(f"the export cannot be written to {path}", cure="free some space, or choose another output"):
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
             raise ModelFolderError(
                 f"another process has written to {path} in the meantime, and what it wrote stays: choose another output"
             ) from error
-        raise ModelFolderError(
-            f"the export cannot be written to {path} ({error.strerror or error}): free some space, or choose another "
-            "output"
-        ) from error
 
 
 def merge_model(model: ConditionedModel, ids: Tensor) -> MergedMethod:

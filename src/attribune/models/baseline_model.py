@@ -15,7 +15,7 @@ from safetensors import numpy as safetensors
 
 from attribune.core.arrays import Array
 from attribune.core.checksums import check_files, write_checksums
-from attribune.core.files import read_json, replace_file, write_json
+from attribune.core.files import read_json, replace_file, write_json, writing
 from attribune.core.hashing import sha256
 from attribune.data.readers.base import EncodedRows, Reader
 from attribune.data.texts import TextInput
@@ -168,13 +168,9 @@ class Baseline(ABC):
         settings, tensors = self.stored()
         data = safetensors.save({name: np.asarray(array, order="C") for name, array in tensors.items()})
         path = Path(folder) / f"{self.kind}.safetensors"
-        try:
+        with writing(f"{path}: cannot be written"):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, data)
-        except OSError as error:
-            raise ModelFolderError(
-                f"{path}: cannot be written ({error.strerror or error}): free some space, or choose another folder"
-            ) from error
         self.schema.save(path.with_name(_SCHEMA))
         content = {
             "format": f"attribune-{self.kind}",

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from attribune.core.checksums import CHECKSUMS, CheckedFiles, check_files
 from attribune.core.config import checked_record, read_record, read_yaml
 from attribune.core.door import as_argument, as_call
-from attribune.core.files import json_bytes, move_into_place, read_json_lines, replace_file
+from attribune.core.files import json_bytes, move_into_place, read_json_lines, replace_file, writing
 from attribune.core.job_folder import Inside, JobFolder
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.folder import CARD, CONFIG, OLD_MODEL, SCHEMA, TENSORS, ModelFolder
@@ -292,15 +292,12 @@ class RunFolder(JobFolder):
             ModelFolderError: when it cannot be written; the earlier model is still complete.
         """
         self.recover_model()
+        cure = "free some space, or check the folder's rights; the earlier model is still whole"
         try:
-            save(self._new_model)
-            self.model.rename(self._old_model)
-            move_into_place(self._new_model, self.model)
-        except OSError as error:
-            raise ModelFolderError(
-                f"the model of {self.path} cannot be replaced ({error.strerror or error}): free some space, or check "
-                "the folder's rights; the earlier model is still whole"
-            ) from error
+            with writing(f"the model of {self.path} cannot be replaced", cure=cure):
+                save(self._new_model)
+                self.model.rename(self._old_model)
+                move_into_place(self._new_model, self.model)
         finally:
             self.recover_model()
 
@@ -376,15 +373,9 @@ def _mark(path: Path) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-@contextmanager
-def _writing(failure: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ModelFolderError(
-            f"{failure} ({error.strerror or error}): free some space, then repeat the training with "
-            f"{as_argument('resume', True, at='train')}"
-        ) from error
+def _writing(failure: str) -> AbstractContextManager[None]:
+    resume = as_argument("resume", True, at="train")
+    return writing(failure, cure=f"free some space, then repeat the training with {resume}")
 
 
 def _differences(old: Any, new: Any, prefix: str = "") -> list[tuple[str, Any, Any]]:

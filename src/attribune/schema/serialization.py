@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from attribune.core.arrays import IntArray
-from attribune.core.files import read_json, replace_file, write_json
+from attribune.core.files import read_json, replace_file, write_json, writing
 from attribune.errors import ModelFolderError
 from attribune.schema.attributes import FittedAttribute, bin_names
 from attribune.schema.description_kinds import FittedField, ValueDescriptions, field_from_dict, field_to_dict
@@ -122,29 +122,19 @@ def _description_to_dict(description: ValueDescriptions) -> dict[str, Any]:
 def _saved_attribute(attribute: FittedAttribute, path: Path) -> dict[str, Any]:
     """Do as `_attribute_to_dict`, but write descriptions, and a long list of values, to files beside the schema's."""
     short, beside = replace(attribute, description=None), dict[str, Any]()
+    failure = f"cannot be written to {path.parent}"
     if len(attribute.values) > _LISTED and not attribute.spec.is_numeric:
-        with _writing(f"{len(attribute.values):,} values of attribute {attribute.name!r}", path):
+        with writing(f"the {len(attribute.values):,} values of attribute {attribute.name!r} {failure}"):
             file = attribute.values.write(path.parent, f"{path.stem}{_VALUES}", counts=attribute.counts[1:])
         short = replace(short, values=Vocabulary(), counts=attribute.counts[:1])
         beside["values_file"] = file.name
     if (description := attribute.description) is not None:
         file = path.parent / f"{path.stem}{_FEATURES}-{description.digest()}.safetensors"
-        with _writing(f"descriptions of the values of {attribute.name!r}", path):
+        with writing(f"the descriptions of the values of {attribute.name!r} {failure}"):
             replace_file(file, save({"features": np.ascontiguousarray(description.features)}))
         about = _description_to_dict(replace(description, features=description.features[:0]))
         beside["description"] = {**about, "features_file": file.name}
     return {**_attribute_to_dict(short), **beside}
-
-
-@contextmanager
-def _writing(what: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ModelFolderError(
-            f"the {what} cannot be written to {path.parent} ({error.strerror or error}): free some space, or choose a "
-            "folder that you may write to"
-        ) from error
 
 
 @contextmanager

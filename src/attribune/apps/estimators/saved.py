@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from attribune.core.checksums import CheckedFiles, check_files
 from attribune.core.config import read_record, short_repr
-from attribune.core.files import move_into_place, write_json
+from attribune.core.files import move_into_place, write_json, writing
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods import MethodConfig
 from attribune.models.baselines import BaselineConfig
@@ -42,21 +42,17 @@ def write_estimator(path: str | Path, record: Mapping[str, Any], save_model: Cal
         raise ConfigError(f"{folder} is there already, and is no saved estimator: choose a new folder")
     draft, old = (folder.with_name(f".{folder.name}.{state}") for state in ("new", "old"))
     try:
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        save_model(draft)
-        write_json(draft / ESTIMATOR, record, what=_WHAT, indent=1)
-        CheckedFiles(draft).add([ESTIMATOR])
-        if folder.exists():
+        with writing(f"the estimator cannot be saved in {folder}"):
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir(parents=True)
+            save_model(draft)
+            write_json(draft / ESTIMATOR, record, what=_WHAT, indent=1)
+            CheckedFiles(draft).add([ESTIMATOR])
+            if folder.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                folder.rename(old)
+            move_into_place(draft, folder)
             shutil.rmtree(old, ignore_errors=True)
-            folder.rename(old)
-        move_into_place(draft, folder)
-        shutil.rmtree(old, ignore_errors=True)
-    except OSError as error:
-        raise ModelFolderError(
-            f"the estimator cannot be saved in {folder} ({error.strerror or error}): free some space, or choose a "
-            "folder that you may write to"
-        ) from error
     finally:
         if old.exists() and not folder.exists():
             old.rename(folder)

@@ -11,8 +11,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from attribune.core.files import replace_file
-from attribune.errors import ModelFolderError
+from attribune.core.files import replace_file, writing
 
 _THEME = {
     "#1f2933": "ink",
@@ -162,13 +161,8 @@ def write_page(path: str | Path, page: str) -> Path:
     Raises:
         ModelFolderError: when it cannot be written.
     """
-    try:
+    with writing(f"the page cannot be written to {path}"):
         replace_file(Path(path), page.encode())
-    except OSError as error:
-        raise ModelFolderError(
-            f"the page cannot be written to {path} ({error.strerror or error}): choose an existing folder that "
-            "you may write to"
-        ) from error
     return Path(path)
 
 

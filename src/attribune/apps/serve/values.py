@@ -38,8 +38,9 @@ from attribune.apps.serve.requests import (
 )
 from attribune.apps.serve.service import AbandonedError, Service
 from attribune.apps.serve.settings import ServeSettings
+from attribune.core.files import writing
 from attribune.core.job_folder import HeldError
-from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
+from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.schema import FittedAttribute
 from attribune.schema.schema import check_listed
 from attribune.values.forget import Forgotten
@@ -345,12 +346,8 @@ class ValueWriter:
 
 def _changing(model: ServedModel, change: Callable[[], Result]) -> Result:
     """Change the folder of a model that is served."""
-    try:
+    with writing(f"{model.source} cannot be written", cure="free some space"):
         return change()
-    except OSError as error:
-        raise ModelFolderError(
-            f"{model.source} cannot be written ({error.strerror or error}): free some space"
-        ) from error
 
 
 class ValuePaths:
