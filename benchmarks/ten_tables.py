@@ -53,13 +53,17 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.loading import load_predictor
 from attribune.runs.stored_scores import StoredScores
 from attribune.tasks.base import scored_metrics
+from attribune.tasks.calibration import fit_temperature
 from attribune.training.train import train
 from attribune_lab.benchmark.tables import readable_json
 
 REFERENCE, DEFAULT, NETWORK = "linear", "default", "alone"
 FOLDS = 5
 MEANS = ("mean of five", "mean of last weights")
-"""The mean probabilities of models of which each leaves out, and validates on, a fifth of the rows."""
+"""The mean probabilities of models of which each leaves out, and validates on, a fifth of the rows.
+
+Those with the last weights share the temperature that fits the rows of all fifths, as in a run on folds.
+"""
 TEN_EPOCHS, _FEW = "10 epochs", 600
 """Of so few rows, ten epochs are the 100 steps that `train` makes by default."""
 _TRIAL_TESTS = 1_000  # rows that test a trial, at most
@@ -429,14 +433,22 @@ class Cell:
 
     def _mean(self, folder: Path, rows: Dataset, parts: Mapping[str, Dataset], options: Mapping[str, Any]) -> Array:
         """The logits of the mean probabilities of the models of all folds, the last of which is the run of the cell."""
-        folds, logits, last = fold_numbers(rows, FOLDS, text=["text"], seed=self.seed), [], self.run(folder).path
+        folds, last, runs = fold_numbers(rows, FOLDS, text=["text"], seed=self.seed), self.run(folder).path, []
         for number in range(FOLDS):
             path = last if number == FOLDS - 1 else last.with_name(f"{last.name}.{number}")
             chosen = {"validation": rows.select(np.flatnonzero(folds == number))}
             train(rows.select(np.flatnonzero(folds != number)), path, **{**options, **chosen}, resume=True)
-            logits.append(StoredScores.read(path).parts["test"]["logits"])
             shutil.rmtree(RunFolder(path).model, ignore_errors=True)
-        return np.log(np.mean(softmax(np.stack(logits), axis=-1), axis=0))
+            runs.append(RunFolder(path))
+        stored = [StoredScores.read(run.path) for run in runs]
+        logits = np.stack([one.parts["test"]["logits"] for one in stored])
+        if self.setting == MEANS[1]:
+            own = [run.read_results().training.temperature or 1.0 for run in runs]
+            raw = [one.parts["validation"]["logits"] * each for one, each in zip(stored, own, strict=True)]
+            labels = np.concatenate([one.parts["validation"]["labels"] for one in stored])
+            shared = fit_temperature(stored[0].task, np.concatenate(raw), labels)
+            logits = logits * np.reshape(own, (-1, 1, 1)) / shared
+        return np.log(np.mean(softmax(logits, axis=-1), axis=0))
 
 
 def record(cell: Cell, folder: Path) -> dict[str, Any]:
