@@ -507,7 +507,7 @@ def compare(output: Path, folder: Path, table: str, most: int | None) -> None:
             seeds.setdefault(setting, []).append(int(seed))
     usual = NETWORK if most is None or most > _FEW else TEN_EPOCHS
     theirs_of = dict.fromkeys(_EPOCHS, NETWORK) | dict.fromkeys(_CHANGES, usual)
-    theirs_of |= {FOLDED[0]: FOLDED[1], MEANS[1]: FOLDED[0]}
+    theirs_of |= {FOLDED[0]: FOLDED[1], FOLDED[1]: REFERENCE, MEANS[1]: FOLDED[0]}
     pairs = [(name, theirs_of.get(name, REFERENCE)) for name in seeds]
     for mine, theirs in [*pairs, *((DEFAULT, name) for name in seeds)]:
         both = {*seeds.get(mine, [])} & {*seeds.get(theirs, [])}
