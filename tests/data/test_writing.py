@@ -89,7 +89,7 @@ def test_an_interruption_leaves_the_earlier_file(tmp_path: Path, ending: str, er
 def test_a_folder_that_cannot_be_written_is_found_before_anything_is_computed(tmp_path: Path, ending: str) -> None:
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(DataError, match=r"cannot be written \(Not a directory\)"),
+        pytest.raises(DataError, match=r"cannot be written \(Not a directory\): choose another place"),
         open_writer(tmp_path / "file" / f"out{ending}"),
     ):
         pytest.fail("the block was entered")
@@ -97,7 +97,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_anything_is_computed(tm
 
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     with (
-        pytest.raises(DataError, match=r"out\.csv cannot be written \(No space left on device\)"),
+        pytest.raises(DataError, match=r"out\.csv cannot be written \(No space left on device\): free some space"),
         open_writer(tmp_path / "out.csv"),
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

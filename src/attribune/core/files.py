@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from attribune.core.hashing import text_digest
-from attribune.errors import ConfigError, ModelFolderError
+from attribune.core.wording import cure_of
+from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 
 _WRITER = re.compile(r"\.([0-9a-f]{8})-(\d+)\.tmp\Z")  # of a draft: its machine and process
 _ABANDONED = 7 * 24 * 3600  # seconds
@@ -182,19 +183,20 @@ def json_bytes(data: Any, *, indent: int | None = None) -> bytes:
 
 
 @contextlib.contextmanager
-def writing(failure: str, *, cure: str = "free some space, or choose a folder that you may write to") -> Iterator[None]:
+def writing(failure: str, *, then: str = "", error: type[AttribuneError] = ModelFolderError) -> Iterator[None]:
     """Say what could not be written in place of an error of the system, with its reason and the cure.
 
     Args:
         failure: such as ``the page cannot be written to report.html``.
+        then: what follows the cure, such as ``; the earlier model is still whole``.
 
     Raises:
-        ModelFolderError: of these words.
+        AttribuneError: of these words, of the class `error`.
     """
     try:
         yield
-    except OSError as error:
-        raise ModelFolderError(f"{failure} ({error.strerror or error}): {cure}") from error
+    except OSError as found:
+        raise error(f"{failure} ({found.strerror or found}): {cure_of(found)}{then}") from found
 
 
 def write_json(path: str | Path, data: Any, *, what: str, indent: int | None = None) -> None:

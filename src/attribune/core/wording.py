@@ -1,12 +1,24 @@
-"""Words of messages: numbers of things, what a misspelt name may have meant, and text that a terminal can show."""
+"""Words of messages: numbers of things, what a misspelt name may mean, cures, and text that a terminal can show."""
 
 from __future__ import annotations
 
 import difflib
+import errno
 import numbers
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+_CURES: dict[int | None, str] = {
+    errno.ENOENT: "make or restore what is missing",
+    errno.ENOTDIR: "choose another place",
+    errno.EISDIR: "choose another place",
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+    errno.EROFS: "use a disk that can be written to",
+    errno.EACCES: "change the permissions, or choose another place",
+    errno.EPERM: "change the permissions, or choose another place",
+}
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
@@ -85,3 +97,9 @@ def one_line(text: str) -> str:
 def call_file(path: str, name: str) -> None:
     """Let messages call a file by what it holds, whose path says nothing to a user."""
     _NAMES[path] = name
+
+
+def cure_of(error: BaseException) -> str:
+    """Return what to do about an error of the system, such as ``free some space`` on a full disk."""
+    number = error.errno if isinstance(error, OSError) else None
+    return _CURES.get(number, "free some space, or choose a place that you may write to")

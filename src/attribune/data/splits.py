@@ -118,12 +118,12 @@ def split_table(
         times = read_times(_cells(table, str(column)), column=str(column), date_format=date_format)
         part = _by_time(times, fractions)
     elif by == "random":
-        part = _by_group(texts, fractions, seed=seed, unit="text")
+        part = _by_group(texts, fractions, seed=seed)
     else:
         groups, without_group = _groups(table, str(column))
-        part = _by_group(groups, fractions, seed=seed, unit=f"value of {column!r}")
+        part = _by_group(groups, fractions, seed=seed, column=column)
     if by == "both":
-        part = np.where(part == _by_group(texts, fractions, seed=(seed, 1), unit="text"), part, _OUT)
+        part = np.where(part == _by_group(texts, fractions, seed=(seed, 1)), part, _OUT)
         apart = int((part == _OUT).sum())
     if shared_texts:
         shared = int(np.isin(texts[part != _TRAIN], texts[part == _TRAIN]).sum())
@@ -179,18 +179,20 @@ def _check_settings(fractions: Sequence[float], by: str, column: str | None, *, 
         raise ConfigError(f"a split by {by!r} with column={column!r}: {cure}")
 
 
-def _check_enough(row_count: int, units: int, unit: str, fractions: Sequence[float], cure: str) -> None:
+def _check_enough(row_count: int, units: int, different: str, fractions: Sequence[float], cure: str) -> None:
     if units < (3 if fractions[2] else 2):
         parts = "three" if fractions[2] else "two"
         raise DataError(
-            f"{counted(row_count, 'row')} with {_different(units, unit)} cannot make {parts} parts: {cure}, or "
+            f"{counted(row_count, 'row')} with {different} cannot make {parts} parts: {cure}, or "
             "give the parts as files"
         )
 
 
-def _different(number: int, unit: str) -> str:
-    first, *rest = unit.split(" ")
-    return counted(number, f"different {unit}", " ".join([f"different {first}s", *rest]))
+def _different(number: int, column: str | None) -> str:
+    """Return a number of texts, or of values of a column."""
+    if column is None:
+        return counted(number, "different text")
+    return counted(number, f"different value of {column!r}", f"different values of {column!r}")
 
 
 def parts_at_random(groups: IntArray) -> IntArray:
@@ -202,7 +204,7 @@ def parts_at_random(groups: IntArray) -> IntArray:
     Raises:
         DataError: for too few texts.
     """
-    return _by_group(groups, _FRACTIONS, seed=0, unit="text")
+    return _by_group(groups, _FRACTIONS, seed=0)
 
 
 def fold_numbers(
@@ -222,9 +224,8 @@ def fold_numbers(
     groups = _text_groups(table, text) if column is None else _groups(table, column)[0]
     sizes = np.bincount(groups)
     if len(sizes) < folds:
-        unit = "text" if column is None else f"value of {column!r}"
         raise DataError(
-            f"{counted(len(table), 'row')} with {_different(len(sizes), unit)} cannot make {folds} folds: give fewer "
+            f"{counted(len(table), 'row')} with {_different(len(sizes), column)} cannot make {folds} folds: give fewer "
             "folds, or more rows"
         )
     order = np.random.default_rng(seed).permutation(len(sizes))
@@ -236,10 +237,12 @@ def fold_numbers(
     return fold[groups]
 
 
-def _by_group(groups: IntArray, fractions: Sequence[float], *, seed: int | tuple[int, int], unit: str) -> IntArray:
+def _by_group(
+    groups: IntArray, fractions: Sequence[float], *, seed: int | tuple[int, int], column: str | None = None
+) -> IntArray:
     """Fill test, then validation, with groups in random order; what does not fit trains. Returns the part per row."""
     sizes = np.bincount(groups)
-    _check_enough(len(groups), len(sizes), unit, fractions, "give more rows")
+    _check_enough(len(groups), len(sizes), _different(len(sizes), column), fractions, "give more rows")
     room = {_TEST: round(fractions[2] * len(groups)), _VALIDATION: round(fractions[1] * len(groups))}
     room = {part: max(1, rows) for part, rows in room.items() if fractions[part]}
     part = np.full(len(sizes), _TRAIN)
@@ -263,7 +266,8 @@ def _by_group(groups: IntArray, fractions: Sequence[float], *, seed: int | tuple
 def _by_time(times: Array, fractions: Sequence[float]) -> IntArray:
     """Cut between points in time, as near to the fractions as they allow. Returns the part per row."""
     _, moment, sizes = np.unique(times, return_inverse=True, return_counts=True)
-    _check_enough(len(times), len(sizes), "point in time", fractions, "split at random")
+    different = counted(len(sizes), "different point in time", "different points in time")
+    _check_enough(len(times), len(sizes), different, fractions, "split at random")
     before = np.concatenate([[0], np.cumsum(sizes)])
     wanted = np.array([fractions[0], fractions[0] + fractions[1]]) * len(times)
     first = int(np.argmin(np.abs(before[1 : -2 if fractions[2] else -1] - wanted[0]))) + 1

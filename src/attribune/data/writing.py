@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attribune.core.door import as_argument
-from attribune.core.files import draft_of, move_into_place
+from attribune.core.files import draft_of, move_into_place, writing
 from attribune.data.file_options import FileForm
 from attribune.errors import ConfigError, DataError
 
@@ -67,13 +67,10 @@ def open_writer(
     options |= {"form": form} if form is not None and form.ending == ending else {}
     draft = draft_of(path)
     try:
-        with ExitStack() as stack:
-            yield ENDINGS[ending](draft, stack, **options)
-        move_into_place(draft, path)
-    except OSError as error:
-        raise DataError(
-            f"{path} cannot be written ({error.strerror or error}): choose a place that you may write to, with room"
-        ) from error
+        with writing(f"{path} cannot be written", error=DataError):
+            with ExitStack() as stack:
+                yield ENDINGS[ending](draft, stack, **options)
+            move_into_place(draft, path)
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)

@@ -331,7 +331,7 @@ def _model_of_graph(source: _Source) -> tuple[ConditionedModel, torch.Tensor | N
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    with writing(f"the export cannot be written to {path}", cure="free some space, or choose another output"):
+    with writing(f"the export cannot be written to {path}"):
         try:
             yield
         except OSError as error:

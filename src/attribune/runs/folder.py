@@ -292,9 +292,8 @@ class RunFolder(JobFolder):
             ModelFolderError: when it cannot be written; the earlier model is still complete.
         """
         self.recover_model()
-        cure = "free some space, or check the folder's rights; the earlier model is still whole"
         try:
-            with writing(f"the model of {self.path} cannot be replaced", cure=cure):
+            with writing(f"the model of {self.path} cannot be replaced", then="; the earlier model is still whole"):
                 save(self._new_model)
                 self.model.rename(self._old_model)
                 move_into_place(self._new_model, self.model)
@@ -374,8 +373,7 @@ def _mark(path: Path) -> tuple[int, int, int] | None:
 
 
 def _writing(failure: str) -> AbstractContextManager[None]:
-    resume = as_argument("resume", True, at="train")
-    return writing(failure, cure=f"free some space, then repeat the training with {resume}")
+    return writing(failure, then=f", then repeat the training with {as_argument('resume', True, at='train')}")
 
 
 def _differences(old: Any, new: Any, prefix: str = "") -> list[tuple[str, Any, Any]]:

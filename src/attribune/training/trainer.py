@@ -228,7 +228,11 @@ def kept_step(state: TrainerState) -> int:
 def training_arguments(
     settings: TrainingRecipe, *, rows: int, checkpoints: Path, run_name: str, metric: MetricInfo | None
 ) -> TrainingArguments:
-    """Return the arguments of the stock Trainer for so many rows; the best by `metric` is kept, or the last one."""
+    """Return the arguments of the stock Trainer for so many rows.
+
+    Args:
+        metric: by which the best weights are kept; None keeps the last ones.
+    """
     by_epoch = settings.evaluate_every == "epoch"
     strategy = "epoch" if by_epoch else "steps"
     interval = {} if by_epoch else {"eval_steps": settings.evaluate_every, "save_steps": settings.evaluate_every}

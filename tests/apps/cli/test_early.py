@@ -110,10 +110,10 @@ def test_errors_of_an_action_begin_as_those_of_its_parser(attribune: Run) -> Non
 @pytest.mark.parametrize(
     ("number", "cure"),
     [
-        (errno.ENOSPC, "free space and run again"),
-        (errno.EROFS, "copy it to a disk that can be written to and run again"),
-        (errno.EACCES, "fix the permission and run again"),
-        (errno.EIO, "free space or fix the permission and run again"),
+        (errno.ENOSPC, "free some space, then run again"),
+        (errno.EROFS, "use a disk that can be written to, then run again"),
+        (errno.EACCES, "change the permissions, or choose another place, then run again"),
+        (errno.EIO, "free some space, or choose a place that you may write to, then run again"),
     ],
 )
 def test_what_the_disk_lacks_has_a_cure_of_its_own(

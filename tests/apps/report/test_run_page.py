@@ -467,7 +467,7 @@ def test_the_page_opens_with_the_verdict_and_folds_what_shows_nothing(read_of: C
         (["nowhere"], "nowhere: there is no such folder"),
         (["{run}", "missing.csv"], "missing.csv"),
         (["{run}", "--output", "{run}"], "cannot be written"),
-        (["{run}", "--output", "{run}/no/page.html"], "cannot be written"),
+        (["{run}", "--output", "{run}/no/page.html"], "there is no folder"),
         (["{run}", "{folder}/empty.csv"], "empty"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import io
 import os
 import re
@@ -22,7 +21,7 @@ from attribune.core.plugins import load_plugins
 from attribune.core.process import OrderlyEnd, is_out_of_memory, require_addresses
 from attribune.core.processes import is_main, refuse_processes
 from attribune.core.threads import wait_passively
-from attribune.core.wording import one_line
+from attribune.core.wording import cure_of, one_line
 from attribune.errors import AttribuneError
 
 __all__ = ["build_parser", "main", "run"]
@@ -147,15 +146,6 @@ def _leave_group() -> None:
         distributed.destroy_process_group()
 
 
-_CURES = {
-    errno.ENOENT: "restore the file",
-    errno.ENOSPC: "free space",
-    errno.EDQUOT: "free space",
-    errno.EROFS: "copy it to a disk that can be written to",
-    errno.EACCES: "fix the permission",
-}
-
-
 def _failure_of_the_system(error: Exception) -> str | None:
     """Say what memory, disk or limit ran out; None for any other error."""
     # The tokenizers library raises a bare Exception for an error of the system, PyTorch a RuntimeError.
@@ -168,8 +158,7 @@ def _failure_of_the_system(error: Exception) -> str | None:
     if isinstance(error, OSError) or is_bare:
         name = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
         reason = (isinstance(error, OSError) and error.strerror) or error
-        cure = _CURES.get(getattr(error, "errno", None) or 0, "free space or fix the permission")
-        return f"{name}{reason}. Finished work is kept; {cure} and run again"
+        return f"{name}{reason}. Finished work is kept; {cure_of(error)}, then run again"
     if is_out_of_memory(error):
         reason = next(iter(str(error).strip().splitlines()), "")
         return (

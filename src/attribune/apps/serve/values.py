@@ -346,7 +346,7 @@ class ValueWriter:
 
 def _changing(model: ServedModel, change: Callable[[], Result]) -> Result:
     """Change the folder of a model that is served."""
-    with writing(f"{model.source} cannot be written", cure="free some space"):
+    with writing(f"{model.source} cannot be written"):
         return change()
 
 
