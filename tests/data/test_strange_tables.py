@@ -398,6 +398,19 @@ def test_the_label_is_what_differs_between_rows_or_has_a_word_for_it(names: list
     assert check(pd.DataFrame({"text": TEXTS, **columns})).names("label") == [label]
 
 
+def test_several_columns_that_are_named_are_labels_of_aspects() -> None:
+    named = {"rater1": PLACES % 3, "rater2": PLACES % 4}
+    rows = pd.DataFrame({"text": TEXTS, **named, "overall": PLACES % 5, "user": [f"u{place % 40}" for place in PLACES]})
+    checked = check(rows, label=[*named])
+    arguments = {"text": "text", "label": [*named], "attributes": ["overall", "user"], "task": "aspects"}
+    assert checked.arguments == arguments
+    assert "labels in 'rater1', 'rater2': each is one of its own: " in checked.text()
+    texts = check(rows.assign(rater1=[f"{text} again" for text in TEXTS]), label=[*named])
+    assert (texts.names("text"), texts.names("label")) == (["text"], [*named])
+    with pytest.raises(ConfigError, match="column rater1 is named twice"):
+        check(rows, text="rater1", label=[*named])
+
+
 @pytest.mark.parametrize("marks", [(1, 0), ("yes", "no"), (True, False), (5, 2.5)])
 def test_columns_with_the_same_values_are_labels_unless_their_names_are_those_of_judges(marks: tuple[Any, Any]) -> None:
     shares = {"toxic": 3, "insult": 8, "threat": 30}

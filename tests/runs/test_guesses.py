@@ -102,7 +102,8 @@ def test_what_is_given_is_not_guessed(given: dict[str, Any], paths: set[str]) ->
     "given",
     [
         {"data.text": "review", "data.label": "stars"},
-        {"data.label": ["stars", "price"]},
+        {"data.label": ["stars", "price"], "task.kind": "ordinal"},
+        {"task.kind": "aspects"},
         {"data.text_pair": "tags"},
         {"task.kind": "tags"},
         {"task": {"kind": "generation"}},
@@ -116,6 +117,14 @@ def test_nothing_is_guessed_beside_named_columns(given: dict[str, Any]) -> None:
 def test_the_other_of_text_and_label_is_guessed_as_without_any(given: dict[str, Any]) -> None:
     whole, guesses = guess_settings(rows(), {}), guess_settings(rows(), given)
     assert guesses.settings == whole.settings
+
+
+@pytest.mark.parametrize("task", [{}, {"task.kind": "aspects"}])
+def test_the_text_of_several_labels_is_guessed(task: dict[str, Any]) -> None:
+    guesses = guess_settings(rows(), {"data.label": ["stars", "price"], **task})
+    assert guesses.settings["data"].keys() == {"text", "label", "attributes", "weight"}
+    assert guesses.settings["data"]["label"] == ["stars", "price"]
+    assert guesses.settings["task"]["kind"] == "aspects"
 
 
 def test_a_label_that_is_named_is_the_one_of_the_guess(tmp_path: Path) -> None:

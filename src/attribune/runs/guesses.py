@@ -16,7 +16,7 @@ from attribune.schema.kinds import kind_settings
 _NAMED = ("data", *(f"data.{name}" for name in ("text_pair", "text_negative", "prompt")))
 """Settings of trainings whose columns are all named: with any of them, nothing is guessed."""
 _TASKS = ("classification", "rating", "ordinal", "regression")
-"""The tasks whose columns are guessed; others are named with their columns."""
+"""The tasks whose columns are guessed, and aspects, if the labels are named; others are named with their columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +48,12 @@ def guess_settings(data: Any, given: Mapping[str, Any], *, test: Any = None) -> 
     """
     task = given.get("task.kind", given.get("task"))
     kind = task.get("kind", "classification") if isinstance(task, Mapping) else task
-    if any(name in given for name in _NAMED) or kind not in (None, *_TASKS):
-        return None
     text, label = _listed(given.get("data.text")), _listed(given.get("data.label"))
-    if (text and label) or len(label) > 1:
+    tasks = _TASKS if len(label) < 2 else ("aspects",)
+    if any(name in given for name in _NAMED) or kind not in (None, *tasks) or (text and label):
         return None
     reading = {name: given[f"data.{name}"] for name in Reading.__annotations__ if f"data.{name}" in given}
-    named: dict[str, Any] = {"text": text or None, "label": label[0] if label else None}
+    named: dict[str, Any] = {"text": text or None, "label": label or None}
     named["missing"] = given.get("data.missing")
     checked = check(data, test=test, **named, **cast("Reading", reading))
     guessed = dict(checked.arguments)

@@ -23,6 +23,7 @@ from attribune.models.baselines import BaselineConfig
 from attribune.runs.learner import BackboneRecipe, BaselineLearner, Learner, MethodLearner, read_method
 from attribune.runs.settings_tree import written_out
 from attribune.schema import MISSING, canonical
+from attribune.schema.columns import require_once
 from attribune.schema.description_kinds import field_from_dict, field_to_dict
 from attribune.schema.kinds import KINDS, Kind, kind_settings, read_kind
 from attribune.schema.times import check_date_format
@@ -181,9 +182,7 @@ class DataRecipe(Settings):
     @classmethod
     def _known_kinds(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
         kinds = tuple(_kind_from_dict(item) for item in value)
-        names = [kind.name for kind in kinds]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ConfigError(f"attribute {', '.join(twice)} is named twice: name every column once")
+        require_once([kind.name for kind in kinds], what="attribute")
         return tuple(map(kind_settings, kinds))
 
     @field_validator("values")
@@ -211,8 +210,7 @@ class DataRecipe(Settings):
     @field_validator("text", "text_pair", "text_negative", "label", "prompt", "written")
     @classmethod
     def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if twice := sorted({name for name in value if value.count(name) > 1}):
-            raise ConfigError(f"column {', '.join(twice)} is named twice: name every column once")
+        require_once(value)
         return value
 
     @field_validator("window")

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from attribune.core.arrays import BoolArray, IntArray
 from attribune.core.door import as_attribute
 from attribune.core.wording import closest, did_you_mean, shortened
-from attribune.errors import DataError, RowError
+from attribune.errors import ConfigError, DataError, RowError
 
 MISSING: tuple[str, ...] = ("", "nan", "NaN", "null", "NULL", "None", "N/A", "NA", "<NA>")
 """Texts that mean *no value* unless a recipe says otherwise."""
@@ -406,6 +406,16 @@ def require_columns(available: Sequence[str], names: Sequence[str], *, source: s
     for name in names:
         if name not in available:
             raise missing_column(available, name, source=source)
+
+
+def require_once(names: Sequence[str], *, what: str = "column") -> None:
+    """Check that nothing is named twice.
+
+    Raises:
+        ConfigError: naming what is.
+    """
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"{what} {', '.join(twice)} is named twice: name every column once")
 
 
 _SEPARATORS = "|;,/"

@@ -21,6 +21,7 @@ from attribune.schema.columns import (
     column_names,
     float_of,
     require_columns,
+    require_once,
     single_cells,
     whole_columns,
 )
@@ -166,8 +167,7 @@ def _specs(values: ValueTable, missing: frozenset[str]) -> tuple[tuple[Field, ..
     names, given = column_names(values.table), [spec.name for spec in values.fields]
     if given:
         require_columns(names, given, source=values.source)
-        if twice := sorted({name for name in given if given.count(name) > 1}):
-            raise ConfigError(f"column {', '.join(twice)} is named twice: name every column once")
+        require_once(given)
         return values.fields, []
     inferred = {name: infer_field(name, values.column(name), missing=missing) for name in names if name != values.key}
     specs = [spec for spec in inferred.values() if spec is not None]

@@ -23,7 +23,7 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(verbs, "check", __doc__, run=_run)
     add_shared(parser, "data")
     parser.add_argument("--text", **SEVERAL, metavar="COL", help="text columns, if the guess is wrong")
-    parser.add_argument("--label", metavar="COL", help="label column, if the guess is wrong")
+    parser.add_argument("--label", **SEVERAL, metavar="COL", help="label columns, if the guess is wrong")
     parser.add_argument("--test", metavar="FILE", help="test rows (default: those of the default split)")
     add_setting(parser, "data.missing")
     add_reading(parser)

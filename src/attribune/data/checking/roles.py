@@ -124,6 +124,8 @@ def left_out(reason: str = "see below", finding: Finding | None = None) -> RoleO
     return RoleOf(role="left out", reason=reason, finding=finding)
 
 
+NAMED_ASPECTS = TaskGuess(kind="aspects", words="each is one of its own", choices=("aspects",))
+"""The task of several columns that are named as labels."""
 ANSWER = left_out("an answer of the judges, as the label is")
 
 
@@ -178,9 +180,9 @@ def _are_sides(one: str, other: str) -> bool:
     return len(words) == len(others) and len(differing) == 1 and differing[0] in (*SIDES, ("0", "1"))
 
 
-def guess_texts(profiles: Sequence[ColumnProfile], *, label: str | None = None) -> list[str]:
+def guess_texts(profiles: Sequence[ColumnProfile]) -> list[str]:
     """Return the columns that look like texts; beside one of other texts in most rows, not what many rows share."""
-    found = [one for one in profiles if one.name != label and _plain_role(one) is None and _is_text(one)]
+    found = [one for one in profiles if _plain_role(one) is None and _is_text(one)]
     if any(one.values >= one.present / 2 for one in found):
         found = [one for one in found if one.values >= one.present / 5 or ColumnName(one.name).means("text")]
     return [one.name for one in found]
@@ -564,10 +566,10 @@ def guess_aspects(columns: Sequence[ColumnProfile], *, is_judged: bool = False) 
     are_judges = any(_ONE_OF_SEVERAL.search(name.lower()) or ColumnName(name).means("judge") for name in names)
     if are_judges or is_one_hot(columns):
         return None
-    words = f"each is one of its own; if one of them is the label, name it with {as_argument('data.label')}"
+    words = f"{NAMED_ASPECTS.words}; if one of them is the label, name it with {as_argument('data.label')}"
     if not is_judged:
         words += f"; if each has the answers of one judge, {as_call('read_judgements', judges=names)} first"
-    return TaskGuess(kind="aspects", words=words, choices=("aspects",))
+    return replace(NAMED_ASPECTS, words=words)
 
 
 def _are_amounts(label: ColumnProfile) -> bool:

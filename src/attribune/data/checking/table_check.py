@@ -34,6 +34,7 @@ from attribune.data.checking.profiles import (
 from attribune.data.checking.proposal import LACKING, Proposal
 from attribune.data.checking.roles import (
     ANSWER,
+    NAMED_ASPECTS,
     Role,
     RoleOf,
     TaskGuess,
@@ -57,7 +58,7 @@ from attribune.data.tables import TableFile, options_of, read_table, table_sourc
 from attribune.errors import DataError
 from attribune.findings import Finding
 from attribune.metrics.tables import html_blocks, text_cells
-from attribune.schema.columns import MISSING, canonical, require_columns
+from attribune.schema.columns import MISSING, canonical, require_columns, require_once
 from attribune.schema.description_kinds import holds_numbers
 from attribune.schema.kinds import Kind, MultiLabel, Number
 from attribune.schema.number_marks import MarkedNumbers, marked_columns
@@ -305,7 +306,7 @@ def check(
     data: Any,
     *,
     text: str | Sequence[str] | None = None,
-    label: str | None = None,
+    label: str | Sequence[str] | None = None,
     test: Any = None,
     missing: Sequence[str] | None = None,
     **reading: Unpack[Reading],
@@ -314,13 +315,14 @@ def check(
 
     Args:
         data: anything that `read_table` takes.
-        text: text columns, and `label` the label column, if the guesses are wrong.
+        text: text columns, and `label` the label columns, if the guesses are wrong.
         test: test rows; by default those of the default split.
         missing: texts that mean no value, as ``data.missing`` of a recipe; by default `MISSING`.
         **reading: how files are read, as in `read_table`.
 
     Raises:
         DataError: for a table that cannot be read, or a missing column.
+        ConfigError: for a column that is named twice.
     """
     table = arrow_columns(read_table(data, **reading))
     is_file = isinstance(data, str | Path | TableFile)
@@ -330,10 +332,11 @@ def check(
             f"{source} has {table.num_columns:,} columns, and each of at most {_MOST_COLUMNS:,} can be checked: write "
             "the texts, the labels and the attributes to a table of their own"
         )
-    texts = as_list(text)
-    require_columns(table.column_names, [*texts, *([] if label is None else [label])], source=source)
+    texts, labels = as_list(text), as_list(label)
+    require_columns(table.column_names, [*texts, *labels], source=source)
+    require_once([*texts, *labels])
     no_value = MISSING if missing is None else tuple(missing)
-    found = _Columns.of(table, texts=texts, label=label, missing=no_value)
+    found = _Columns.of(table, texts=texts, labels=labels, missing=no_value)
     other = None if test is None else arrow_columns(read_table(test, **reading))
     known, leaks = _test_rows(table, other, found)
     found = found.without({name for name, share in known.items() if share < _LEAST_KNOWN})
@@ -382,42 +385,45 @@ class _Columns:
     missing: Sequence[str]
 
     @classmethod
-    def of(cls, table: pa.Table, *, texts: Sequence[str], label: str | None, missing: Sequence[str]) -> _Columns:
+    def of(cls, table: pa.Table, *, texts: Sequence[str], labels: Sequence[str], missing: Sequence[str]) -> _Columns:
         """Guess what is not given."""
+        label, aspects = (labels[0], []) if len(labels) == 1 else (None, labels)
         profiles = {name: profile_column(name, table[name], missing=missing) for name in table.column_names}
-        listed = list(profiles.values())
-        compared = guess_compared(listed) if not texts and label is None else None
-        text_columns = list(chain(*compared.texts.values())) if compared else texts or guess_texts(listed, label=label)
+        listed = [one for name, one in profiles.items() if name not in aspects]
+        compared = guess_compared(listed) if not texts and not labels else None
+        text_columns = list(chain(*compared.texts.values())) if compared else texts
+        text_columns = text_columns or guess_texts([one for one in listed if one.name != label])
         repeated = {} if texts or compared else repeated_texts([profiles[name] for name in text_columns])
         text_columns = [name for name in text_columns if name not in repeated]
         groups = _text_groups([profiles[name] for name in text_columns])
         others = [one for one in listed if one.name not in (*text_columns, *repeated)]
         judge = None if groups is None or compared else judge_among(others, groups)
-        is_guessed = label is None
+        is_guessed = not labels
         if not texts and not compared and is_guessed:
             label = next((one.name for one in others if guess_preference(text_columns, one) is not None), None)
         guess = partial(
             guess_roles, listed, text=text_columns, groups=groups, judge=judge, label=label, is_guessed=is_guessed
         )
-        roles = guess(is_labelled=not compared)
+        roles = guess(is_labelled=not compared and not aspects)
         # Of texts that are named, it is only said what is wrong with them.
         roles |= {name: replace(roles[name], role="text", reason="") for name in texts}
         if any(roles[name].role != "text" for name in text_columns):
             text_columns = [name for name in text_columns if roles[name].role == "text"]
             groups = _text_groups([profiles[name] for name in text_columns])
-        layout = None if compared or label is not None else find_export(table)
+        layout = None if compared or labels else find_export(table)
         if layout is not None and layout.is_doubtful:
             is_used = any(roles[name].role == "label" for name in layout.used)
             named = list(filter(_is_named, layout.used))
             apart = has_opposites([profiles[name] for name in layout.used])
             layout = layout if judge is None and is_used and len(named) != 1 and not apart else None
-        several: TaskGuess | None = None
+        several = NAMED_ASPECTS if aspects else None
+        roles |= dict.fromkeys(aspects, RoleOf(role="label"))
         if layout is not None:
             several = guess_aspects([profiles[name] for name in layout.used]) if layout.is_doubtful else None
             role = _JUDGEMENTS if several is None else RoleOf(role="label")
             roles = guess(is_labelled=False) | dict.fromkeys(layout.used, role)
         target = next((profiles[name] for name, role in roles.items() if role.role == "label"), None)
-        if several is None and target is not None and label is None and not _is_named(target.name):
+        if several is None and target is not None and not labels and not _is_named(target.name):
             several, alike = _labels_like(target, listed, roles, is_judged=judge is not None)
             roles |= dict.fromkeys(alike, RoleOf(role="label"))
         task = None if target is None else guess_task(target, is_judged=judge is not None)
@@ -428,7 +434,7 @@ class _Columns:
         for name, other in repeated.items():
             roles[name] = left_out(finding=Finding("text-repeats", {"column": name, "other": other}))
         roles |= _marked_roles(table, profiles, roles)
-        read = {name: as_read(profiles[name], role) for name, role in roles.items()}
+        read = {name: as_read(one, roles[name]) for name, one in profiles.items()}
         return cls(
             read=read,
             roles=roles,
