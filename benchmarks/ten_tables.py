@@ -97,8 +97,10 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "mean of last weights": {"training.select_by": "last"},
     "five folds": {},
     "folds by the loss": {"training.select_by": "loss"},
+    "folds at twice the rate": {"training.learning_rate": 1e-3},
+    "folds of 20 epochs": {"training.epochs": 20.0},
 }
-FOLDED = ("five folds", "folds by the loss")
+FOLDED = ("five folds", "folds by the loss", "folds at twice the rate", "folds of 20 epochs")
 """Cross-validated runs of the training and the validation rows; their saved network is tested."""
 TRIALS = {name: {"settings": {"training.blend": "never", **one}} for name, one in (_EPOCHS | _CHANGES).items()}
 """Arguments of `train` that are tried on few rows, where they change its default: five epochs, or 100 steps."""
@@ -507,7 +509,7 @@ def compare(output: Path, folder: Path, table: str, most: int | None) -> None:
             seeds.setdefault(setting, []).append(int(seed))
     usual = NETWORK if most is None or most > _FEW else TEN_EPOCHS
     theirs_of = dict.fromkeys(_EPOCHS, NETWORK) | dict.fromkeys(_CHANGES, usual)
-    theirs_of |= {FOLDED[0]: FOLDED[1], FOLDED[1]: REFERENCE, MEANS[1]: FOLDED[0]}
+    theirs_of |= {FOLDED[0]: FOLDED[1], FOLDED[1]: REFERENCE} | dict.fromkeys((*FOLDED[2:], MEANS[1]), FOLDED[0])
     pairs = [(name, theirs_of.get(name, REFERENCE)) for name in seeds]
     for mine, theirs in [*pairs, *((DEFAULT, name) for name in seeds)]:
         both = {*seeds.get(mine, [])} & {*seeds.get(theirs, [])}
