@@ -410,12 +410,7 @@ class _Columns:
         if any(roles[name].role != "text" for name in text_columns):
             text_columns = [name for name in text_columns if roles[name].role == "text"]
             groups = _text_groups([profiles[name] for name in text_columns])
-        layout = None if compared or labels else find_export(table)
-        if layout is not None and layout.is_doubtful:
-            is_used = any(roles[name].role == "label" for name in layout.used)
-            named = list(filter(_is_named, layout.used))
-            apart = has_opposites([profiles[name] for name in layout.used])
-            layout = layout if judge is None and is_used and len(named) != 1 and not apart else None
+        layout = None if compared or labels else _layout(table, profiles, roles, is_judged=judge is not None)
         several = NAMED_ASPECTS if aspects else None
         roles |= dict.fromkeys(aspects, RoleOf(role="label"))
         if layout is not None:
@@ -459,6 +454,19 @@ class _Columns:
         """The label, if there is one, and not several."""
         labels = self.with_role("label")
         return labels[0] if len(labels) == 1 else None
+
+
+def _layout(
+    table: pa.Table, profiles: Mapping[str, ColumnProfile], roles: Mapping[str, RoleOf], *, is_judged: bool
+) -> Layout | None:
+    """Return where a table has several judgements in a row; None where its columns are rather those of another one."""
+    layout = find_export(table)
+    if layout is None or not layout.is_doubtful:
+        return layout
+    is_used = any(roles[name].role == "label" for name in layout.used)
+    has_one_label = len(list(filter(_is_named, layout.used))) == 1
+    are_others = is_judged or not is_used or has_one_label
+    return None if are_others or has_opposites([profiles[name] for name in layout.used]) else layout
 
 
 def _labels_like(
